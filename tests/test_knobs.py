@@ -74,6 +74,10 @@ NOT_TURNED = {
         ),
         "grid events (tests/data/test_events.py)",
     ),
+    **dict.fromkeys(
+        (*(f"Ppa.{name}" for name in ("kw", "usd_per_mwh")), "Site.ppa"),
+        "contracts for clean energy (tests/ledger/test_books.py)",
+    ),
     "Economics.gpu_usd_per_hour": "savings are shown as a share of it (tests/evaluate/test_gpu_share.py)",
     "JobTable.at_start": "goes with a log that records starts (tests/data/test_at_start.py)",
     "JobTable.leave_alone_min": "told to a table's reader (tests/evaluate/test_windows.py)",

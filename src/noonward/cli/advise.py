@@ -40,7 +40,8 @@ def advise(
         bool, typer.Option("--slurm", help="Run squeue on this machine instead of reading --queue.")
     ] = False,
     at: Annotated[
-        str | None, typer.Option(metavar="SITE", help="Site whose queue it is, if no cluster has its name.")
+        str | None,
+        typer.Option("--home", "--at", metavar="SITE", help="Site whose queue it is, if no cluster has its name."),
     ] = None,
     output: Annotated[
         Literal["table", "csv", "sbatch"],

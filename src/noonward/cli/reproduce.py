@@ -48,7 +48,9 @@ def dvfs_training(
         bool, typer.Option("--sweep", help="Vary arrival rates, fleets and size distributions instead.")
     ] = False,
     ablations: Annotated[bool, typer.Option("--ablations", help="Run the ablation study instead.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of unseen weeks (--learned).")] = 10,
+    seeds: Annotated[
+        int, typer.Option("--environments", "-n", "--seeds", min=1, help="Number of unseen weeks (--learned).")
+    ] = 10,
     training_seeds: Annotated[
         int | None, typer.Option(min=1, help="Training seeds of each (--ablations). [default: 3]")
     ] = None,

@@ -23,7 +23,7 @@ from noonward.data.jobs.standing import at_start, waiting_rows, words_at_start
 from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
-from noonward.data.solar import solar_by_hour
+from noonward.data.solar import plants_by_hour, solar_by_hour
 from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.model.cluster.environment import Environment, latest_end_s, require_end
 from noonward.model.cluster.jobs import Jobs
@@ -129,6 +129,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             pue=pue,
             withheld=withheld_gpus(scenario.fleet, start),
             solar=solar_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
+            plants=plants_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
         ).stated,
         index=index,
         seed=seed,

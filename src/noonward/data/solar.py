@@ -8,6 +8,7 @@ system losses are PVWatts' defaults (Dobos 2014, "PVWatts Version 5 Manual"), wh
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -49,7 +50,27 @@ def pvwatts_share(irradiance_w_per_m2_H: F8, dry_bulb_c_H: F8) -> F8:
 
 
 def solar_by_hour(fleet: Fleet, start: datetime, hours: int) -> SolarByHour | None:
-    """Returns the yield of a fleet's solar cells over some hours; None where no site has any.
+    """Returns the yield of a fleet's solar cells over some hours; None where no site has any; errors as ``by_hour``."""
+    cells = [None if site.behind_meter is None else site.behind_meter.solar for site in fleet.sites]
+    return by_hour(fleet, [None if each is None else each.profile for each in cells], "solar cells", start, hours)
+
+
+def plants_by_hour(fleet: Fleet, start: datetime, hours: int) -> SolarByHour | None:
+    """Returns the output of the plants that sites have contracts for; None where no site has one."""
+    return by_hour(fleet, [None if site.ppa is None else site.ppa.profile for site in fleet.sites], "ppa", start, hours)
+
+
+def by_hour(
+    fleet: Fleet, profiles: Sequence[SolarFile | None], what: str, start: datetime, hours: int
+) -> SolarByHour | None:
+    """Returns what the profiles of some sites yield over some hours; None where there is none.
+
+    Args:
+        fleet: Fleet.
+        profiles: File per site, or None.
+        what: Whose profile it is, for messages.
+        start: UTC time of the first hour.
+        hours: Number of hours.
 
     Raises:
         DataError: A file cannot be read, or breaks a rule of ``solar_hours``.
@@ -58,16 +79,16 @@ def solar_by_hour(fleet: Fleet, start: datetime, hours: int) -> SolarByHour | No
     share_SH = np.zeros((len(fleet.sites), hours))
     found = False
     for s, site in enumerate(fleet.sites):
-        if site.behind_meter is None or site.behind_meter.solar is None:
+        file = profiles[s]
+        if file is None:
             continue
-        file = site.behind_meter.solar.profile
         changed = file.path.stat().st_mtime_ns if file.path.is_file() else 0
         first, yield_H = _cached_hours(file.model_dump_json(), changed)
         at, found = (start - first) // timedelta(hours=1), True
         if at < 0 or at + hours > len(yield_H):
             end = first + timedelta(hours=len(yield_H))
             raise SignalRangeError(
-                f"the yield of the solar cells of site {site.name!r} is needed from {start:%Y-%m-%d %H:%M} to "
+                f"the yield of the {what} of site {site.name!r} is needed from {start:%Y-%m-%d %H:%M} to "
                 f"{start + timedelta(hours=hours):%Y-%m-%d %H:%M} UTC, but {file.path.name} covers "
                 f"{first:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC; give a longer file"
             )

@@ -40,6 +40,7 @@ from noonward.evaluate.answer import (
     utility_digits,
     window_words,
 )
+from noonward.evaluate.book_tables import book_metrics, book_table
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
 from noonward.evaluate.event_tables import event_metrics, event_table
@@ -169,6 +170,7 @@ class ClusterObjective(Objective):
             + ends_metrics(comparison)
             + meter_metrics(comparison)
             + event_metrics(comparison)
+            + book_metrics(comparison)
         )
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
@@ -199,6 +201,7 @@ class ClusterObjective(Objective):
             ends_table(comparison),
             meter_table(comparison),
             event_table(comparison),
+            book_table(comparison),
         )
         return [table for table in tables if table is not None]
 

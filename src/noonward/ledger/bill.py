@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from noonward.arrays import F8
 from noonward.errors import ScenarioError
+from noonward.model.cluster.books import MARGINAL_NAME, RESIDUAL_NAME, CarbonBooks, Ppa
 from noonward.model.cluster.calendar import Calendar
 from noonward.model.cluster.devices import BehindMeter, Export
 from noonward.model.cluster.environment import Environment
@@ -16,7 +17,7 @@ from noonward.model.cluster.event import EventTotals, GridEvent
 from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.site_prices import calendar_of
 from noonward.model.cluster.tariff import Tariff
-from noonward.model.signals import PRICE_NAME
+from noonward.model.signals import CARBON_NAME, PRICE_NAME
 from noonward.units import HOUR_S
 
 
@@ -33,6 +34,8 @@ class MeteredSite:
         solar_share_N: Yield of solar cells, share of their rated power.
         export_price_N: What is paid for exports, USD/MWh; NaN where unknown or nothing may be exported.
         events: Grid events.
+        plant: Its contract, and the plant's output by interval, share of the rated power; None without one.
+        zone_price_N: Price in its zone, USD/MWh, which the contract is settled at; read with ``plant`` alone.
     """
 
     meter: Meter
@@ -43,6 +46,16 @@ class MeteredSite:
     solar_share_N: F8
     export_price_N: F8
     events: tuple[GridEvent, ...] = ()
+    plant: tuple[Ppa, F8] | None = None
+    zone_price_N: F8 = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def ppa_usd(self) -> float:
+        """What its contract costs, USD; 0 without one."""
+        if self.plant is None:
+            return 0.0
+        ppa, share_N = self.plant
+        return ppa.settle(share_N, self.zone_price_N, self.calendar.step_h)
 
     @property
     def contract_kw(self) -> float:
@@ -69,7 +82,10 @@ def metered_site(environment: Environment, s: int) -> MeteredSite | None:
             f"site {fleet.sites[s].name!r} is paid {export_price_N[n]:g} USD/MWh for exports while energy costs "
             f"{price_N[n]:g}: it would buy and sell at once; give an export price that is never above that of energy"
         )
-    solar = environment.solar
+    solar, plants, ppa = environment.solar, environment.plants, fleet.sites[s].ppa
+    plant = None
+    if ppa is not None and plants is not None:
+        plant = ppa, np.repeat(plants.share_SH[s, : environment.hours], round(HOUR_S / step_s))
     return MeteredSite(
         meter=meter,
         tariff=tariff,
@@ -81,6 +97,8 @@ def metered_site(environment: Environment, s: int) -> MeteredSite | None:
         else np.repeat(solar.share_SH[s, : environment.hours], round(HOUR_S / step_s)),
         export_price_N=export_price_N,
         events=tuple(each.event for each in environment.events if each.site == fleet.sites[s].name),
+        plant=plant,
+        zone_price_N=zone_price(environment, s, step_s),
     )
 
 
@@ -171,3 +189,35 @@ def events_of(site: MeteredSite, kw_N: F8) -> EventTotals | None:
         return None
     kw_X = site.meter.averaged(kw_N, site.calendar.step_s)
     return EventTotals.of([event.settle(kw_X, site.meter.interval_s) for event in site.events])
+
+
+def books_of(environment: Environment, s: int, site: MeteredSite, kw_N: F8) -> CarbonBooks | None:
+    """Returns a site's carbon books; None without a contract.
+
+    Args:
+        environment: What was run.
+        s: Position of the site.
+        site: Site.
+        kw_N: Mean power drawn by interval of its calendar, kW.
+    """
+    if site.plant is None:
+        return None
+    ppa, share_N = site.plant
+    parts, zone = round(HOUR_S / site.calendar.step_s), environment.fleet.sites[s].zone
+    known = {} if environment.signals is None else environment.signals.value_ZH
+
+    def intensity(*names: str) -> F8:
+        """Returns the first of some signals that there is, g/kWh by hour and part; NaN where there is none."""
+        name = next((each for each in names if each in known), None)
+        if environment.signals is None or name is None:
+            return np.full((len(kw_N) // parts, parts), np.nan)
+        window = environment.signals.window(environment.start, environment.hours)
+        return window.by_part(name, zone, parts).reshape(-1, parts)
+
+    return CarbonBooks.of(
+        kw_N.reshape(-1, parts),
+        (ppa.kw * share_N).reshape(-1, parts),
+        site.calendar.step_h,
+        (intensity(CARBON_NAME), intensity(RESIDUAL_NAME, CARBON_NAME), intensity(MARGINAL_NAME)),
+        site.ppa_usd,
+    )

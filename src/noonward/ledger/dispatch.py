@@ -63,6 +63,9 @@ def add_site(program: Program, site: MeteredSite, most_kw: float) -> SiteColumns
         coincident.convex(program, grid_N, calendar, times)
     site.tariff.convex_blocks(program, grid_N, calendar)
     site.meter.convex(program, grid_N, calendar.step_s)
+    if site.plant is not None:
+        ppa, share_N = site.plant
+        program.constant += ppa.convex(share_N, site.zone_price_N, hours)
     battery_kw = 0.0 if behind.battery is None else behind.battery.kw
     for event in site.events:
         event.add_to(program, grid_N, calendar.step_s, site.meter.interval_s, most_kw + battery_kw)

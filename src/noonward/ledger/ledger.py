@@ -15,12 +15,13 @@ from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
 from noonward.ledger.withheld import standing_power, switched_off
+from noonward.model.cluster.books import CarbonBooks
 from noonward.model.cluster.event import EventTotals
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 T = TypeVar("T")
-PARTS: Final = ("further", "interruptions", "meters", "events")
+PARTS: Final = ("further", "interruptions", "meters", "events", "books")
 """Fields of a ledger that are no numbers."""
 
 
@@ -96,11 +97,13 @@ class Ledger:
         standing_usd: Its cost, USD.
         standing_kg: Its emissions, kgCO2.
         tariff_usd: What bills of metered sites add to energy at its price: base loads, peaks, blocks, fixed charges and
-            energy above connections, and penalties of grid events less their payments, USD; 0 without meters.
+            energy above connections, penalties of grid events less their payments, and contracts for plants, USD; 0
+            without meters.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
         interruptions: What suspending and capping jobs took; None where no scheduler was asked about running jobs.
         meters: What meters read, by site; empty where no site has one.
         events: Grid events in sum, by site; empty where no site has one.
+        books: Carbon books by site; empty where no site has a contract for a plant's output.
     """
 
     jobs: int
@@ -144,6 +147,7 @@ class Ledger:
     interruptions: Interruptions | None = None
     meters: dict[str, MeterLines] = field(default_factory=dict)
     events: dict[str, EventTotals] = field(default_factory=dict)
+    books: dict[str, CarbonBooks] = field(default_factory=dict)
 
     @property
     def energy_kwh(self) -> float:
@@ -199,9 +203,10 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None.
 
-        ``further`` only where there is a further signal, ``meters`` and ``events`` where there are any, ``waiting_usd``
-        only where waiting cost something, figures of standing jobs only where there are any, ``interruptions`` only
-        where schedulers were asked about running jobs, and no ``total_usd``, which is a sum of others.
+        ``further`` only where there is a further signal, ``meters``, ``events`` and ``books`` where there are any,
+        ``waiting_usd`` only where waiting cost something, figures of standing jobs only where there are any,
+        ``interruptions`` only where schedulers were asked about running jobs, and no ``total_usd``, which is a sum of
+        others.
         """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
@@ -215,7 +220,7 @@ class Ledger:
         interruptions = content.pop("interruptions")
         if interruptions is not None:
             content["interruptions"] = _none_for_nan(interruptions)
-        for part in ("meters", "events"):
+        for part in ("meters", "events", "books"):
             if by_site := content.pop(part):
                 content[part] = {name: _none_for_nan(lines) for name, lines in by_site.items()}
         return _none_for_nan(content)
@@ -232,7 +237,8 @@ class Ledger:
         interruptions = None if taken is None else Interruptions(**_nan_for_none(taken))
         meters = {name: MeterLines(**_nan_for_none(one)) for name, one in content.get("meters", {}).items()}
         events = {name: EventTotals(**_nan_for_none(one)) for name, one in content.get("events", {}).items()}
-        return cls(**values, further=further, interruptions=interruptions, meters=meters, events=events)
+        books = {name: CarbonBooks(**_nan_for_none(one)) for name, one in content.get("books", {}).items()}
+        return cls(**values, further=further, interruptions=interruptions, meters=meters, events=events, books=books)
 
     @classmethod
     def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
@@ -246,7 +252,8 @@ class Ledger:
             interruptions = _mean_of(Interruptions, taken)
         meters = _mean_parts(MeterLines, [one.meters for one in ledgers])
         events = _mean_parts(EventTotals, [one.events for one in ledgers if one.events])
-        return cls(**means, further=further, interruptions=interruptions, meters=meters, events=events)
+        books = _mean_parts(CarbonBooks, [one.books for one in ledgers])
+        return cls(**means, further=further, interruptions=interruptions, meters=meters, events=events, books=books)
 
 
 MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg", "tariff_usd")
@@ -430,6 +437,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         },
         interruptions=interruptions_of(outcome, settled.signals),
         meters={name: reading.lines for name, reading in readings.items()},
+        books={name: each.books for name, each in readings.items() if each.books is not None},
         events={name: each.events for name, each in readings.items() if each.events is not None},
     )
 

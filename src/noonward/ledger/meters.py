@@ -8,10 +8,11 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.ledger.bill import MeteredSite, events_of, metered_site, step_of
+from noonward.ledger.bill import MeteredSite, books_of, events_of, metered_site, step_of
 from noonward.ledger.dispatch import Dispatch, dispatched, settled
 from noonward.ledger.segments import Outcome, PowerSegments
 from noonward.ledger.withheld import standing_power, switched_off
+from noonward.model.cluster.books import CarbonBooks
 from noonward.model.cluster.devices import Flows
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.event import EventTotals
@@ -160,17 +161,18 @@ class Reading:
     Attributes:
         lines: Its lines.
         events: Grid events at it; None without any.
+        books: Its carbon books; None without a contract for a plant's output.
     """
 
     lines: MeterLines
     events: EventTotals | None = None
+    books: CarbonBooks | None = None
 
     @property
     def added_usd(self) -> float:
         """What the site adds to the cost of a run beside the energy of its GPUs at its price, USD."""
-        if self.events is None:
-            return self.lines.tariff_usd
-        return self.lines.tariff_usd + self.events.penalty_usd - self.events.payment_usd
+        events_usd = 0.0 if self.events is None else self.events.penalty_usd - self.events.payment_usd
+        return self.lines.tariff_usd + events_usd + (0.0 if self.books is None else self.books.ppa_usd)
 
 
 def read_meters(outcome: Outcome) -> dict[str, Reading]:
@@ -203,6 +205,7 @@ def read_meters(outcome: Outcome) -> dict[str, Reading]:
         readings[site.name] = Reading(
             lines=_billed(found, flows, jobs, counted_usd, environment.window_s),
             events=events_of(found, flows.grid_N),
+            books=books_of(environment, s, found, flows.grid_N),
         )
     return readings
 

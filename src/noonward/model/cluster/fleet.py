@@ -14,6 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from noonward.arrays import F8, I8
 from noonward.errors import nearest
+from noonward.model.cluster.books import Ppa
 from noonward.model.cluster.devices import BehindMeter
 from noonward.model.cluster.freedom import Freedom, check_freedoms
 from noonward.model.cluster.meter import Meter
@@ -53,6 +54,8 @@ class Site(Spec):
     """Its meter (docs/meter.md); none: energy is settled, power is not metered."""
     behind_meter: BehindMeter | None = None
     """Battery, solar cells and export (docs/meter.md)."""
+    ppa: Ppa | None = None
+    """Contract for the output of a plant in its zone (docs/carbon-books.md)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -97,7 +100,7 @@ class Site(Spec):
             said["pue"] = said.pop("pue_by_hour")
         if said.get("gpus_by_time") is not None:
             said["gpus"] = said.pop("gpus_by_time")
-        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter", "behind_meter")
+        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter", "behind_meter", "ppa")
         return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 
@@ -168,6 +171,11 @@ class Fleet(Spec):
         """Raises ValueError if a meter names an unknown tariff, or one whose charges it cannot meter."""
         meter = site.meter
         if meter is None or meter.tariff is None:
+            if site.ppa is not None:
+                raise ValueError(
+                    f"site {site.name!r} has a contract for a plant's output (ppa), but no meter with a tariff to hold "
+                    "it against; give meter: {tariff: NAME}"
+                )
             if site.behind_meter is not None:
                 raise ValueError(
                     f"site {site.name!r} has devices behind its meter, but no meter with a tariff, which they are "

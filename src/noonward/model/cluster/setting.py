@@ -49,6 +49,7 @@ class Setting:
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         pue: PUE of the sites by the hour, or None where it is one number at all of them.
         solar: Yield of the sites' solar cells by the hour, or None where no site has any.
+        plants: Output of the plants that sites have contracts for, or None where no site has one.
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
     """
@@ -69,6 +70,7 @@ class Setting:
     pue: PueByHour | None = None
     withheld: Withheld | None = None
     solar: SolarByHour | None = None
+    plants: SolarByHour | None = None
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Yield of solar cells by the hour, as a share of their rated power."""
+"""Yield of solar cells, or output of other plants, by the hour, as a share of their rated power."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from noonward.arrays import F8
 
 @dataclass(frozen=True, kw_only=True)
 class SolarByHour:
-    """What the solar cells of the sites yield in each hour that a run may touch.
+    """What the solar cells of the sites, or the plants they have contracts for, yield in each hour of a run.
 
     Attributes:
         share_SH: Share of the rated power, at least 0; 0 at sites without cells.

@@ -15,6 +15,7 @@ from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.evaluate.conformance import ConformanceError, check_scheduler
 from noonward.forecasts.forecast import Forecast
+from noonward.notices import listening
 from noonward.schedule.policies import policies
 
 
@@ -202,6 +203,7 @@ class Fails(StartHere):
         (LooksAhead, r"LooksAhead answers differently before .* s when only jobs that arrive later are changed"),
         (CountsJobsToCome, r"answers differently before .* s when only jobs that arrive later are changed"),
         (ReadsTheReach, r"before .* s when only the run times of jobs that arrive later are changed"),
+        (ReadsTheReach, r"do not decide by its length .*: state Needs\(lookahead_h=\.\.\.\) and read no further"),
         (KnowsPrices, r"before .* s when only prices and carbon intensities of later hours are changed"),
         (
             KnowsPricesBeyondItsForecast,
@@ -290,3 +292,28 @@ def test_protocol_it_does_not_answer_is_refused():
 def test_unknown_name_is_refused():
     with pytest.raises(ScenarioError, match="did you mean 'local-fcfs'"):
         check_scheduler("local-fcsf")
+
+
+class LoopsToTheDeadline(StartHere):
+    """Looks at every start up to the deadline, which is infinite for some jobs of runs that are cut off."""
+
+    def decide(self, view, answers):
+        for _site, job in view.asked():
+            start_s = float(view.now_s)
+            while start_s < view.job_J["deadline_s"][job]:
+                start_s += 600.0
+        super().decide(view, answers)
+
+
+def test_a_decide_that_does_not_come_back_is_named_with_its_world():
+    heard = []
+    with (
+        listening(lambda kind, about: heard.append((kind, about))),
+        pytest.raises(
+            ConformanceError,
+            match=r"LoopsToTheDeadline did not come back from decide\(\) in 5 s when asked at .* s "
+            r"\(check each-slot, cut off at the window, seed 0\); .* infinite",
+        ),
+    ):
+        check_scheduler(LoopsToTheDeadline(), "each-slot", seeds=[0], decide_s=5.0)
+    assert ("progress", "LoopsToTheDeadline: check each-slot, cut off at the window, seed 0") in heard

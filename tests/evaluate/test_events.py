@@ -1,16 +1,19 @@
 """What a fleet can give up: times, baselines, losses, the grid of cases and its commands."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import polars as pl
 import pytest
 
 from command_line import CommandLine
 from noonward.data.environments import build_environment
 from noonward.data.events import INTERVAL_S
-from noonward.data.scenarios.load import load_scenario
+from noonward.data.scenarios.load import load_scenario, with_files, with_settings
 from noonward.errors import ScenarioError
 from noonward.evaluate.events.flexibility import flexibility, flexibility_table, utility_page_table
+from noonward.evaluate.events.one import event_table, play_event
 from noonward.evaluate.events.play import (
     Case,
     PlayedRun,
@@ -21,7 +24,10 @@ from noonward.evaluate.events.play import (
     ride_through,
     starts_of,
     work_gpu_hours,
+    worth_of_gpu_hour,
 )
+from noonward.evaluate.events.words import by_site, event_words, missing, site_table, told_for_events
+from noonward.evaluate.table import UNDEFINED
 from noonward.units import HOUR_S
 
 SETTINGS = ["fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}", "jobs.slack_ratio=8"]
@@ -144,3 +150,56 @@ def test_the_policy_is_the_baseline_unless_one_is_named(tiny):
     assert policy_of(tiny, BASE) == BASE
     with pytest.raises(ScenarioError, match="states no reference_policy"):
         policy_of(load_scenario("tiny", ["reference_policy=null"]), None)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A fleet as ``noonward init`` writes it: least cost, dated jobs with limits, run times learned."""
+    path = tmp_path_factory.mktemp("own") / "jobs.csv"
+    hours = [datetime(2022, 10, 1, tzinfo=UTC) + timedelta(minutes=30 * n) for n in range(96)]
+    jobs = {"submit_time": [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours], "origin": ["north", "south"] * 48}
+    frame = pl.DataFrame({**jobs, "gpus": 1, "duration_s": 21600.0, "limit_s": 43200.0, "slack_s": 6 * HOUR_S})
+    frame.write_csv(path)
+    settings = ["goal=least-cost", "window_h=24", "start=2022-10-02", "slot_s=60", "reference_policy=local-fcfs"]
+    scenario = with_files(load_scenario("tiny", settings), [], path)
+    return with_settings(scenario, ["jobs.knowledge.run_time=learned"])
+
+
+FREEDOMS = "fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}"
+
+
+def test_a_fleet_whose_run_times_are_learned_plays_events_by_limits(own):
+    free = with_settings(own, [FREEDOMS])
+    plain, unchanged = told_for_events(own)
+    assert (plain, unchanged) == (own, [])
+    played, said = told_for_events(free)
+    assert played.jobs.knowledge.run_time == "limit"
+    assert "told as limits here" in said[0]
+    found = play_event(played, None, Case(0.25, 1.0, 10.0), 10 * HOUR_S)
+    each = found.played["all"]
+    assert each.delivered_mwh > found.played["hold"].delivered_mwh
+    assert np.isnan(each.usd_per_gpu_hour)  # nobody said what a GPU-hour costs, and the revenue is in no figure
+    table = event_table(found)
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert {row["USD per MWh"] for row in rows} == {UNDEFINED}
+    assert "costs more, USD" in table.header
+    assert not any(cell == "-0" for row in table.rows for cell in row)
+    first, second = event_words(found, drawn=True)
+    assert first.startswith("The event: 2022-10-02 10:00 to 2022-10-02 11:00 UTC; drawn by the seed")
+    base_S, asked_S, given_S = by_site(found)
+    np.testing.assert_allclose(asked_S, 0.25 * base_S)
+    np.testing.assert_allclose(base_S, found.ride.kw_SN[:, 120:132].mean(axis=1))
+    assert ((given_S >= 0) & (given_S <= asked_S)).all()
+    assert f"it asks for {asked_S.sum():,.2f} kW less" in second
+    assert [row[0] for row in site_table(found).rows] == ["north", "south"]
+    priced = with_settings(played, ["economics.gpu_usd_per_hour=1.5"])
+    assert worth_of_gpu_hour(priced) == 1.5
+    assert missing(priced) == []
+
+
+def test_what_a_fleet_must_state_is_said(own):
+    said = missing(own)
+    assert said[0].startswith("no class of jobs may be suspended or capped, so all levers only hold starts")
+    assert "fleet.freedoms={fine-tuning: {interruptible: true" in said[0]
+    assert "state economics.gpu_usd_per_hour" in said[1]
+    assert missing(load_scenario("tiny", SETTINGS)) == []

@@ -76,6 +76,7 @@ def test_more_windows_are_asked_for_by_the_option_that_works(drawn: Any, tmp_pat
     write_generated_signals(signals, tmp_path / "signals.csv")
     recorded = with_files(drawn.scenario, [tmp_path / "signals.csv"], None)
     assert how_to_run_more(recorded) == "--windows"
+    assert how_to_run_more(recorded.model_copy(update={"windows": 2})).startswith("--windows: shorter ones, or of a")
     assert made_prices(recorded) == ""
 
 

@@ -234,3 +234,25 @@ def test_a_policy_that_starts_jobs_sooner_at_the_same_cost_is_named(priced, monk
     said = headline(found)
     assert said[0] == "Keep local-fcfs."
     assert "At the same cost random starts jobs sooner: 30 minutes of mean delay (local-fcfs: 2.0 hours)." in said
+
+
+def test_the_bound_of_a_total_and_the_best_schedule_known_are_rows(priced):
+    found = priced({"local-fcfs": [10.0, 10.2], "random": [8.0, 8.1]})
+    found = dataclasses.replace(found, bounds=[Bound(utility_usd=16.0, best_known_usd=13.0)] * 2)
+    rows = {row.name: row.cells for row in summary_rows(found).rows if row.kind == "bound"}
+    assert list(rows) == ["lower bound", "best known schedule"]
+    assert rows["lower bound"][0].startswith("4.0")  # revenue of 20 less a utility of at most 16
+    assert rows["lower bound"][3].startswith("100.0")
+    assert rows["best known schedule"][0].startswith("7.0")
+    assert {len(cells) for cells in rows.values()} == {len(summary_rows(found).columns)}
+
+
+def test_half_a_late_job_per_window_is_shown_as_such(priced):
+    found = priced({"local-fcfs": [10.0, 10.0], "random": [8.0, 8.0]}, late={"random": 1})
+    titles = [column.title for column in summary_rows(found).columns]
+    rows = {row.name: dict(zip(titles, row.cells, strict=True)) for row in summary_rows(found).rows}
+    assert rows["random"]["Late"].startswith("1 ")
+
+    assert "What comes of moving jobs, and what of waiting: noonward sensitivity --policy random." in " ".join(
+        found.objective.consequences(found, "random")
+    )

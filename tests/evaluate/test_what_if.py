@@ -13,8 +13,8 @@ from noonward.data.scenarios.load import scenario_from
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import savings
 from noonward.evaluate.statistics import Estimate
-from noonward.evaluate.what_if.changes import Change
-from noonward.evaluate.what_if.run import sensitivity, trade_off
+from noonward.evaluate.what_if.changes import AS_IT_IS, Change
+from noonward.evaluate.what_if.run import _without_slack, sensitivity, trade_off
 from noonward.evaluate.what_if.study import Case, Curve, Study
 from noonward.evaluate.what_if.words import saves, words
 from noonward.runtime.by_kind import environment_digest
@@ -169,6 +169,21 @@ def test_what_a_saving_rests_on_comes_first(monkeypatch):
     assert "It rests most on this: with no moves it saves 5.0% [5.0, 5.0] of cost." in found
     assert found[-1].startswith("It hardly depends on: carbon at 50 in place of 100 USD/t")
     assert any("(but 7 more jobs are late or not done)" in each for each in found)
+
+
+def test_jobs_that_a_change_makes_late_are_said_where_cost_hardly_changes(monkeypatch):
+    late = {AS_IT_IS: 3.0, "slack=0x": 202.0}
+    monkeypatch.setattr(Case, "not_in_time", property(lambda self: Estimate(late[self.change.name])))
+    stay = case("stay", usd=(19.0, 38.0), kg=(9.0, 9.0), title="no moves: jobs run where they arrive")
+    none = dataclasses.replace(case("0", title="no slack: late"), change=Change(slack_factor=0.0))
+    found = words(study(stay, none, name="sensitivity"))
+    assert "It hardly depends on: no slack (but 202 jobs are then late or not done; as it is: 3)." in found
+
+
+def test_no_slack_says_what_becomes_of_jobs():
+    patient = load_scenario("tiny", ["lateness.rule=wait"])
+    assert _without_slack(patient).startswith("a job that does not start at once is late")
+    assert _without_slack(load_scenario("tiny")).startswith("jobs start at once")
 
 
 def test_dearer_is_said_as_dearer():

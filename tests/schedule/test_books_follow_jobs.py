@@ -96,3 +96,16 @@ def test_bid_prices_weigh_a_journey_by_what_the_job_is_expected_to_take(expected
     jobs, network = [{"work": HOUR_S, "move_gb": 1.0}], {"usd_per_gb": ((0.0, 0.03), (0.03, 0.0))}
     _, where = starts_h("bid-price-perfect", [1, 1], jobs, {0: 8.0}, expected, price=[[100.0], [10.0]], network=network)
     assert where.tolist() == [site]
+
+
+def test_a_late_job_comes_before_those_in_time_while_runs_outlast_their_bookings():
+    """Prices rise, so twenty jobs are booked one after the other; the last to come needs both GPUs, soon."""
+
+    def start_of_the_last_h(runs_h):
+        jobs = [{"work": runs_h * HOUR_S, "slack_s": 50 * HOUR_S} for _ in range(20)]
+        jobs.append({"arrival_s": 0.1 * HOUR_S, "work": HOUR_S, "gpus": 2, "slack_s": 0.2 * HOUR_S})
+        told_h, rising = dict.fromkeys(range(20), 1.0), [[10.0 + 100.0 * h for h in range(40)]]
+        return starts_h("bid-price-perfect", [2], jobs, told_h, price=rising, late_until_s=60 * HOUR_S)[0][20]
+
+    assert start_of_the_last_h(1.0) == 10.0  # where runs end as told, bookings hold
+    assert start_of_the_last_h(2.0) <= 4.0

@@ -97,5 +97,9 @@ def test_a_state_kept_before_jobs_had_an_expected_work_is_restored():
     older = np.empty(len(sampled), [(name, sampled.dtype[name]) for name in sampled.dtype.names if name != "expected"])
     for name in older.dtype.names:
         older[name] = sampled[name]
-    scheduler.load_state(state | {"_sampled": older})
+    plans = np.zeros(2, [("serial", "i8"), ("at", "i8"), ("deadline_s", "f8"), ("site", "i8"), ("slot", "i8")])
+    plans["slot"] = 7
+    scheduler.load_state(state | {"_sampled": older, "_plan_J": plans})
+    assert scheduler.state()["_plan_J"]["slot"].tolist() == [7, 7]
+    assert scheduler.state()["_plan_J"]["urgent"].tolist() == [0, 0]
     assert scheduler.state()["_sampled"].tobytes() == sampled.tobytes()

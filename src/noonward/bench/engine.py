@@ -21,11 +21,16 @@ from noonward.evaluate.metrics import Metric
 from noonward.ledger.record import write_record
 from noonward.ledger.segments import DONE
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import Scenario
 from noonward.schedule.policies import make_scheduler
 from noonward.units import HOUR_S
 
 ARRIVALS_PER_S = 0.16
 """Arrivals of ``dvfs-training``, jobs per second over all ingress points."""
+BENDING_JOBS = 20_000
+"""Jobs of the week in which jobs may be suspended and capped."""
+BENDING = "fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}"
+"""What they allow."""
 
 
 class StartLocally(Scheduler):
@@ -63,7 +68,7 @@ def bench_engine(progress: Callable[[str], None] | None = None) -> list[Metric]:
         progress: Called once per figure.
     """
     metrics: list[Metric] = []
-    for part in (_training_jobs, _whole_path, _python_decisions, _tuning_environments, _scaling, _help):
+    for part in (_training_jobs, _whole_path, _bending_jobs, _python_decisions, _tuning_environments, _scaling, _help):
         for metric in part():
             metrics.append(metric)
             if progress is not None:
@@ -85,23 +90,44 @@ def _training_jobs() -> list[Metric]:
 
 
 def _whole_path() -> list[Metric]:
-    """Completed jobs per CPU-second of the same under DP, from the scenario to the written record.
+    """Completed jobs per CPU-second of the same under DP, from the scenario to the written record."""
+    rate = _whole_path_rate(load_scenario("dvfs-training"), "dp")
+    return [Metric.of("engine/dvfs-training/dp/whole_path_jobs_per_cpu_s", rate, "completed jobs/CPU s", 1357.0)]
+
+
+def _bending_jobs() -> list[Metric]:
+    """Completed jobs per CPU-second of a week of ``fine-tuning`` whose jobs wait for cheap hours, or bend to them.
+
+    Under ``patient`` they only wait, under the others they are suspended, or capped; from the scenario to the record.
+    """
+    scenario = load_scenario("fine-tuning", ["window_h=168", f"jobs.count={BENDING_JOBS}", BENDING])
+    return [
+        Metric.of(
+            f"engine/fine-tuning/{policy}/whole_path_jobs_per_cpu_s",
+            _whole_path_rate(scenario, policy),
+            "completed jobs/CPU s",
+        )
+        for policy in ("patient", "suspend-threshold", "cap-threshold")
+    ]
+
+
+def _whole_path_rate(scenario: Scenario, policy: str) -> float:
+    """Returns completed jobs per CPU-second from a scenario to the written record.
 
     Environment built, run, settled and recorded, nothing shared between repeats: what one run of ``simulate`` does
     after its imports.
     """
-    scenario, done = load_scenario("dvfs-training"), 0
+    done = 0
 
     def work() -> None:
         nonlocal done
-        outcome = run(build_environment(scenario), make_scheduler("dp"))
+        outcome = run(build_environment(scenario), make_scheduler(policy))
         with tempfile.TemporaryDirectory() as folder:
-            write_record(outcome, Path(folder) / "record", policy="dp", seed=0, scenario_digest="", code="")
+            write_record(outcome, Path(folder) / "record", policy=policy, seed=0, scenario_digest="", code="")
         done = outcome.count(DONE)
 
     seconds = cpu_seconds(work)
-    name = "engine/dvfs-training/dp/whole_path_jobs_per_cpu_s"
-    return [Metric.of(name, done / seconds, "completed jobs/CPU s", 1357.0)]
+    return done / seconds
 
 
 def _python_decisions() -> list[Metric]:

@@ -92,11 +92,14 @@ def event(
     from noonward.evaluate.events.flexibility import check_cases, shown_hours, shown_notice
     from noonward.evaluate.events.one import event_figure, event_table, play_event
     from noonward.evaluate.events.play import Case, playable, starts_of
+    from noonward.evaluate.events.words import event_words, missing, site_table, told_for_events
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.page import write_tables
     from noonward.runtime.runs import environment_of
 
     require_cluster(scenario, "event")
+    scenario, notes = told_for_events(scenario)
+    notes += missing(scenario)
     case = Case(share_of("--cut", cut), hours, notice)
     check_cases([case])
     environment = playable(environment_of(scenario, 0, seed))
@@ -107,21 +110,29 @@ def event(
             f"{environment.window_s / HOUR_S:g} h; give an earlier --start-h, after the first five minutes"
         )
     found = play_event(scenario, policy, case, INTERVAL_S * round(start_s / INTERVAL_S), seed=seed)
+    said = event_words(found, drawn=start_h is None)
     place = out / f"event-{scenario.name}-seed{seed}" / "report.html"
     report = write_tables(
         f"A grid event at {scenario.name}",
         f"{case.cut:.0%} less power for {shown_hours(hours)}, notice {shown_notice(case.notice_min)}. "
         f"Policy {found.policy}, seed {seed}. Targets are shares of the mean power that each site draws "
         "without the event.",
-        [event_table(found)],
+        [event_table(found), site_table(found)],
         [event_figure(found)],
         place,
         command=command_line(),
+        notes=notes,
+        findings=said,
     )
     if json:
         print(to_json(found.metrics(), scenario=scenario.name, policy=found.policy, seed=seed, report=str(report)))
         return
+    for sentence in said:
+        print(sentence)
     print_text_table(event_table(found))
+    print_text_table(site_table(found))
+    for note in notes:
+        print(f"note: {note}")
     print(f"report:  {report}")
 
 
@@ -148,10 +159,13 @@ def flexibility(
     """
     from noonward.errors import ScenarioError
     from noonward.evaluate.events import flexibility as grid
+    from noonward.evaluate.events.words import missing, told_for_events
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.page import write_tables
 
     require_cluster(scenario, "flexibility")
+    scenario, notes = told_for_events(scenario)
+    notes += missing(scenario)
 
     def listed(text: str) -> list[str]:
         return [each.strip() for each in text.split(",") if each.strip()]
@@ -185,6 +199,7 @@ def flexibility(
         [grid.supply_figure(found), grid.attained_figure(found)],
         place,
         command=command_line(),
+        notes=notes,
     )
     if json:
         more = {"scenario": scenario.name, "policy": found.policy, "seed": seed, "environments": environments}
@@ -192,4 +207,6 @@ def flexibility(
         return
     print_text_table(grid.utility_page_table(found))
     print_text_table(grid.flexibility_table(found))
+    for note in notes:
+        print(f"note: {note}")
     print(f"report:  {report}")

@@ -33,7 +33,9 @@ class Needs:
         signals: It reads prices or carbon intensities.
         economics: It reads revenue or the carbon price; both are 0 in the view of a scenario without economics.
         forecast: Forecast it is given in ``view.forecast_KSL``; None: none.
-        lookahead_h: Hours its forecast reaches at least; it always reaches as far as any job may run.
+        lookahead_h: Hours its forecast reaches at least; it always reaches as far as any job may run. How far that is
+            follows from the longest job of the run, those to come included: read ``lookahead_h`` hours, and do not
+            decide by the length of ``view.forecast_KSL``.
         samples: It plans with jobs drawn from ``brief.sample_jobs``.
         allocate: It is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival).
         finished: It is told (ASK_FINISHED) when a job finishes (protocol on-arrival).
@@ -82,7 +84,8 @@ class Brief(Setting):
         largest_gang: Largest gang (``gpus_max``) that a job may have, GPUs.
         largest_need: Most GPUs that a job may need at once (``gpus_min``).
         signals: Whether prices and carbon intensities are known.
-        lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast.
+        lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast. No scheduler may decide by more
+            than it asked for (``Needs.lookahead_h``): the rest tells how long jobs to come may run.
         sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none. Of a
             service (infinite ``window_s``) it draws a week, which repeats.
         future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.

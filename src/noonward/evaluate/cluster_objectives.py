@@ -507,6 +507,8 @@ class CostObjective(UtilityObjective):
     def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
         """Returns the total, what it saves, its parts, emissions, energy, delay, late and undone jobs, moves."""
         unit, digits = comparison.currency.name, cost_digits(comparison)
+        late = [savings(comparison, policy).late_jobs.value for policy in comparison.records]
+        late_digits = 0 if all(each.is_integer() for each in late) else 1  # a job in two windows is half a job
 
         def paid(values_E: F8) -> str:
             return number(comparison.currency.of(mean(values_E)), digits)
@@ -532,7 +534,7 @@ class CostObjective(UtilityObjective):
             (Column("Share of the possible improvement", "%", "up"), self._share_of_possible),
             *parts,
             (Column("Mean delay", "min", "down"), lambda c, p: number(_minutes(savings(c, p).mean_delay_s), 1)),
-            (Column("Late", "jobs", "down"), lambda c, p: number(savings(c, p).late_jobs)),
+            (Column("Late", "jobs", "down"), lambda c, p: number(savings(c, p).late_jobs, late_digits)),
             (Column("Not done", "jobs", "down"), lambda c, p: number(Estimate(undone(c, p)))),
             (Column("Emissions", "t CO2", "down"), _ledger("carbon_kg", 2, 1e-3)),
             (Column("Electricity", "MWh", "down"), _ledger("energy_kwh", 2, 1e-3)),
@@ -541,8 +543,23 @@ class CostObjective(UtilityObjective):
         )
 
     def bound_rows(self, comparison: Comparison) -> list[Row]:
-        """Returns no row: the bound is one of the total alone; the shares rest on it."""
-        return []
+        """Returns the total that no policy can go below, and that of the best schedule known."""
+        if no_value(comparison.bounds, "utility_usd"):
+            return []
+        today, digits = comparison.reference, cost_digits(comparison)
+        base_E, revenue_E = comparison.values(today, self.value), comparison.values(today, "revenue_usd")
+        rest = (UNDEFINED,) * (len(self.columns(comparison)) - 4)
+        rows = []
+        for name, utility_E in (
+            ("lower bound", comparison.bound_values("utility_usd")),
+            ("best known schedule", best_known_values(comparison)),
+        ):
+            total_E = revenue_E - utility_E
+            paid = (number(comparison.currency.of(mean(each_E)), digits) for each_E in (total_E, base_E - total_E))
+            shares = (ratio(base_E - total_E, base_E), self.gap_closed(comparison, total_E))
+            cells = (*paid, percent(shares[0], signed=True), percent(shares[1]), *rest)
+            rows.append(Row(name=name, cells=cells, kind="bound"))
+        return rows
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
         """Returns the total, the bill, and the shares saved of each and of the possible improvement."""
@@ -571,14 +588,19 @@ class CostObjective(UtilityObjective):
         year = f", {money(Estimate(saved.value * YEAR_H / hours), comparison.currency.name)} a year"
         year = "" if one_window(comparison) else year  # one window of jobs says nothing of a year
         amount = money(Estimate(saved.value), comparison.currency.name)
+        avoided = savings(comparison, policy).kg
+        doubtful = avoided.low is not None and avoided.high is not None and avoided.low <= 0 <= avoided.high
+        emitted = f"{mass(avoided)}{' (not significant)' if doubtful else ''}"
         return (
             f"{verb} {amount}{percentage}{more}{interval(saved)} per window of {window_words(hours)}{year}, "
-            f"with {mass(savings(comparison, policy).kg)} than {spoken(comparison.reference)}"
+            f"with {emitted} than {spoken(comparison.reference)}"
         )
 
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
         """Returns the parts of the saving, the worst window, and moves, delay and late jobs beside today's."""
         told = [self._parts_saved(comparison, policy), *self._gpu_share(comparison, policy)]
+        if moved_jobs(comparison, policy).value > 0:
+            told.append(f"What comes of moving jobs, and what of waiting: noonward sensitivity --policy {policy}.")
         saved_E = comparison.values(comparison.reference, self.value) - comparison.values(policy, self.value)
         if len(saved_E) > 1:
             worst = int(saved_E.argmin())
@@ -595,7 +617,7 @@ class CostObjective(UtilityObjective):
 
     def tables(self, comparison: Comparison) -> list[TextTable]:
         """Returns waits and late jobs per class and per team, today's beside the policy's that the verdict names."""
-        return [*super().tables(comparison), *(_wait_table(comparison, column) for column in _grouped(comparison))]
+        return [*(_wait_table(comparison, column) for column in _grouped(comparison)), *super().tables(comparison)]
 
     def _parts_saved(self, comparison: Comparison, policy: str) -> str:
         """Returns the parts of a saving as a sentence."""

@@ -19,6 +19,7 @@ from noonward.engine.cluster.kernels.world import World
 from noonward.engine.run import run
 from noonward.errors import ConformanceError
 from noonward.evaluate.edge_conformance import check_edge_scheduler
+from noonward.evaluate.time_limit import TimeLimit, TooLongError
 from noonward.forecasts.published import published_until
 from noonward.ledger.segments import Outcome
 from noonward.model.cluster.environment import Environment, GpuCaps
@@ -30,6 +31,7 @@ from noonward.model.economics import Economics
 from noonward.model.markets import day_ahead_market
 from noonward.model.network import Network
 from noonward.model.signals import PRICE_NAME, Signals
+from noonward.notices import tell
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from noonward.units import HOUR_S
@@ -44,6 +46,8 @@ ZONES: Final = ("DE", "AU-SA", "AU-WA")
 """Zones of the sites: the first has a day-ahead market; all are known to the learned forecasts."""
 FORESEEING: Final = ("perfect", "noisy")
 """Kinds of forecast that are made from the truth."""
+DECIDE_S: Final = 300.0
+"""Seconds after which a question counts as never answered, unless told otherwise: compiling takes some of them."""
 QUESTIONS_MAX: Final = 100_000
 """Questions after which a run counts as endless; the runs below ask a few hundred to a few thousand."""
 
@@ -62,7 +66,11 @@ class _Trace:
 
 
 def check_scheduler(
-    scheduler: Scheduler | EdgeScheduler | str, protocol: Protocol | None = None, *, seeds: Iterable[int] = (0, 1)
+    scheduler: Scheduler | EdgeScheduler | str,
+    protocol: Protocol | None = None,
+    *,
+    seeds: Iterable[int] = (0, 1),
+    decide_s: float = DECIDE_S,
 ) -> None:
     """Checks that a scheduler keeps the rules of the interface.
 
@@ -80,13 +88,18 @@ def check_scheduler(
     - answers do not depend on the slots that jobs take in the view;
     - restored from ``state()`` in mid-run, it answers like one that never stopped;
     - the compiled loop does what the Python loop does, if it has a compiled rule;
-    - the run ends.
+    - ``decide`` comes back, and the run ends.
+
+    The environments that are cut off at the window hold jobs without a deadline (``deadline_s`` is infinite). While it
+    works it tells which environment it is in (``noonward.notices``, kind ``progress``).
 
     Args:
         scheduler: A scheduler, its registered name, or ``module:Class``; for one of edge scenarios see
             ``noonward.evaluate.edge_conformance``.
         protocol: Protocol to check; by default all it says it answers.
         seeds: Seeds of the random environments.
+        decide_s: Longest that ``decide`` may take for one question, s, what it has compiled the first time included;
+            code that is compiled itself is not interrupted.
 
     Raises:
         ConformanceError: A rule is broken; the message says which, where and what to do.
@@ -101,19 +114,22 @@ def check_scheduler(
         check_edge_scheduler(subject, seeds=seeds)
         return
     chosen = subject.needs.protocols if protocol is None else (protocol,)
-    for seed in seeds:
-        for each in chosen:
-            for environment in _environments(each, seed):
-                _check(subject, environment, seed)
-            if subject.needs.levers and each == "each-slot":
+    limit = TimeLimit(decide_s)
+    with limit.watching():
+        for seed in seeds:
+            for each in chosen:
                 for environment in _environments(each, seed):
-                    if not environment.learns_run_times:
-                        _check(subject, _bending(environment), seed)
+                    _check(subject, environment, seed, limit)
+                if subject.needs.levers and each == "each-slot":
+                    for environment in _environments(each, seed):
+                        if not environment.learns_run_times:
+                            _check(subject, _bending(environment), seed, limit)
 
 
-def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
+def _check(scheduler: Scheduler, environment: Environment, seed: int, limit: TimeLimit) -> None:
     """Checks a scheduler on one environment."""
-    first = _watch(scheduler, environment, seed)
+    tell("progress", f"{type(scheduler).__name__}: {environment.scenario}")
+    first = _watch(scheduler, environment, seed, limit=limit)
     again = _watch(scheduler, environment, seed)
     if first.questions != again.questions or first.outcome.tobytes() != again.outcome.tobytes():
         raise _broken(
@@ -155,11 +171,22 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int) -> None:
     # Curves are given for as long as an environment's jobs may run, and an error made from the truth for as long.
     if environment.caps is None and (forecast is None or forecast.kind not in FORESEEING):
         what = "the run times of jobs that arrive later"
-        _check_future(scheduler, seed, first, _longer_jobs(environment), what)
+        remedy = (
+            "read the brief and the view alone"
+            if forecast is None
+            else "view.forecast_KSL reaches as far as the longest job of the whole run, those to come included, so do "
+            "not decide by its length (shape[2], brief.lookahead_h): state Needs(lookahead_h=...) and read no further"
+        )
+        _check_future(scheduler, seed, first, _longer_jobs(environment), what, remedy)
 
 
 def _check_future(
-    scheduler: Scheduler, seed: int, first: _Trace, changed: tuple[Environment, float], what: str
+    scheduler: Scheduler,
+    seed: int,
+    first: _Trace,
+    changed: tuple[Environment, float],
+    what: str,
+    remedy: str = "read the brief and the view alone",
 ) -> None:
     """Compares what was answered before a time with a run in which only what comes later is changed."""
     environment, time_s = changed
@@ -170,7 +197,7 @@ def _check_future(
             scheduler,
             environment,
             f"answers differently before {time_s:g} s when only {what} are changed",
-            "read the brief and the view alone",
+            remedy,
         )
 
 
@@ -198,6 +225,7 @@ def _watch(
     restore: tuple[int, State] | None = None,
     roll_slots: bool = False,
     hours: int | None = None,
+    limit: TimeLimit | None = None,
 ) -> _Trace:
     """Runs a scheduler question by question.
 
@@ -209,6 +237,7 @@ def _watch(
         restore: Questions after which it is reset, and the state it is restored from.
         roll_slots: Have jobs take other slots of the view than they usually do.
         hours: Hours of the scheduler's curves to keep; None: all.
+        limit: How long a question may take; None: as long as it likes. The first run of an environment is watched.
 
     Raises:
         ConformanceError: It fails, writes the view or does not end.
@@ -229,7 +258,15 @@ def _watch(
             scheduler.load_state(restore[1])
         before = _bytes(view)
         try:
-            scheduler.decide(view, answers)
+            _decide(scheduler, view, answers, limit)
+        except TooLongError:
+            raise _broken(
+                scheduler,
+                environment,
+                f"did not come back from decide() in {limit.seconds if limit else 0:g} s when asked at "
+                f"{view.now_s:g} s",
+                "end its loops: a job without a limit has an infinite deadline_s, and latest_start_s is infinite then",
+            ) from None
         except Exception as error:
             raise _broken(
                 scheduler,
@@ -247,6 +284,22 @@ def _watch(
             raise _broken(scheduler, environment, f"still runs after {most} questions", "move jobs less to and fro")
     curve_hours = engine.answers.limit_SH.shape[1]
     return _Trace(questions=questions, outcome=engine.outcome(), state=state, hours=curve_hours)
+
+
+def _decide(scheduler: Scheduler, view: ClusterView, answers: Answers, limit: TimeLimit | None) -> None:
+    """Asks a scheduler.
+
+    Raises:
+        TooLongError: It does not come back in time.
+    """
+    if limit is None:
+        scheduler.decide(view, answers)
+        return
+    limit.begin()
+    try:
+        scheduler.decide(view, answers)
+    finally:
+        limit.end()
 
 
 def _roll_slots(world: World, by: int) -> None:

@@ -37,7 +37,9 @@ def how_to_run_more(scenario: Any) -> str:
     jobs = getattr(scenario, "jobs", None)
     if not isinstance(jobs, JobTable) or job_rows(jobs).days is None:
         return "-n"
-    return "--windows" if isinstance(scenario.signals, SignalFiles) else "--windows, on recorded prices: --signals FILE"
+    if not isinstance(scenario.signals, SignalFiles):
+        return "--windows, on recorded prices: --signals FILE"
+    return "--windows" if scenario.windows is None else "--windows: shorter ones, or of a longer log"
 
 
 def made_prices(scenario: Any) -> str:

@@ -46,6 +46,43 @@ def note_place(parts: Sequence[Part], arrays: Mapping[str, NDArray[Any]], place:
         place[axis] = lengths[axis]
 
 
+class Place:
+    """A record of where arrays lie, kept up to date as some of them are replaced; a copy of it has noted nothing.
+
+    Args:
+        parts: Their layout.
+
+    Attributes:
+        address: Address of the record; good as long as this object lives.
+        of: What the arrays are those of, where its user says so.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._arrays: Sequence[NDArray[Any] | None] = (None,) * len(parts)
+        self._place_1 = np.zeros(1, place_dtype(parts))
+        self.address: int = self._place_1.__array_interface__["data"][0]
+        self.of: object = None
+
+    def __reduce__(self) -> tuple[type[Place], tuple[Sequence[Part]]]:
+        """Copies without what was noted: a copy's arrays lie elsewhere."""
+        return Place, (self._parts,)
+
+    def note(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """Notes where arrays lie, and keeps them alive.
+
+        Args:
+            arrays: One array per part.
+        """
+        given = list(zip(self._parts, arrays, self._arrays, strict=True))
+        new = [one for one in given if one[1] is not one[2]]
+        if any(old is None or array.shape != old.shape for _, array, old in new):
+            axes = {axis for part, *_ in new for axis in part.axes}  # arrays that share one must agree
+            new = [one for one in given if not axes.isdisjoint(one[0].axes)]
+        note_place([part for part, *_ in new], {part.name: array for part, array, _ in new}, self._place_1[0])
+        self._arrays = arrays
+
+
 def _array_at(context: Any, builder: Any, array: Any, address: Any, lengths: list[Any]) -> Any:
     """Returns the contiguous array of a numba type and some lengths that lies at an address."""
     out = make_array(array)(context, builder)

@@ -448,7 +448,10 @@ def return_delay_s(view: ClusterView, job: int, site: int) -> float:
 
 @kernel(inline=True, allocates=False)
 def latest_start_s(view: ClusterView, job: int, site: int) -> float:
-    """Returns a job's latest start at a site, s: deadline less the return of its result (MASAC, Eq. 7b)."""
+    """Returns a job's latest start at a site, s: deadline less the return of its result (MASAC, Eq. 7b).
+
+    Infinite for a job without a limit, whose ``deadline_s`` is infinite: bound a loop over starts by something else.
+    """
     return view.job_J[job].deadline_s - return_delay_s(view, job, site)
 
 

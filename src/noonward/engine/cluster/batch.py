@@ -25,8 +25,8 @@ from noonward.engine.cluster.build import (
 )
 from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.kernels import batch
-from noonward.engine.cluster.kernels.batch import PLACE, Board
-from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, OWN, PARTS, World, arrays_of
+from noonward.engine.cluster.kernels.batch import Board
+from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, OWN, PARTS, PLACE, World, arrays_of
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome

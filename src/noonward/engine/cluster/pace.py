@@ -12,7 +12,9 @@ EVERY_S: Final = 5.0
 
 
 class Pace:
-    """Tells how many of a run's jobs have arrived, and how long the rest takes at the pace so far.
+    """Tells how many of a run's jobs have arrived, and how long the rest takes at the pace since it was first told.
+
+    What comes before (compilation, the first plan) says nothing of the pace, so the first notice has no estimate.
 
     Args:
         jobs: Jobs of the run.
@@ -20,7 +22,8 @@ class Pace:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._began = self._told = time.monotonic()
+        self._told = time.monotonic()
+        self._since: tuple[float, int] | None = None
 
     def note(self, arrived: int) -> None:
         """Tells it, not more often than every ``EVERY_S``.
@@ -32,6 +35,11 @@ class Pace:
         if now - self._told < EVERY_S or not arrived:
             return
         self._told = now
-        left_s = (now - self._began) * (self._jobs - arrived) / arrived
-        left = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{left_s:.0f} s"
-        tell("within", f"{arrived:,} of {self._jobs:,} jobs, about {left} left")
+        said = f"{arrived:,} of {self._jobs:,} jobs"
+        if self._since is None:
+            self._since = now, arrived
+        elif arrived > self._since[1]:
+            left_s = (now - self._since[0]) * (self._jobs - arrived) / (arrived - self._since[1])
+            left = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{left_s:.0f} s"
+            said += f", about {left} left"
+        tell("within", said)

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from noonward.decision.cluster.addresses import Place
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.engine.cluster.build import with_more_journeys, with_more_segments, with_more_slots
 from noonward.engine.cluster.kernels import loops
-from noonward.engine.cluster.kernels.world import FULL, NO_SEGMENT, NO_SLOT, UNESTIMATED, UNISSUED, World
+from noonward.engine.cluster.kernels.world import (
+    FULL,
+    NO_SEGMENT,
+    NO_SLOT,
+    PARTS,
+    UNESTIMATED,
+    UNISSUED,
+    World,
+    parts_of,
+)
 from noonward.model.cluster.setting import Protocol
 
 STOPS: Final = (FULL, NO_SLOT, NO_SEGMENT, UNESTIMATED, UNISSUED)
@@ -29,6 +39,7 @@ class SteppedEngine:
     def __init__(self, world: World, protocol: Protocol) -> None:
         self.world = world
         self.each_slot = protocol == "each-slot"
+        self._place = Place(PARTS)
         self._compiled_step = loops.step_each_slot if self.each_slot else loops.step_on_arrival
 
     @property
@@ -43,11 +54,18 @@ class SteppedEngine:
 
     def _step(self) -> int:
         """Carries out the answers to the last question and runs to the next, 0 at the end, or to what is wrong."""
-        kind: int = self._compiled_step(self.world)
+        kind: int = self._compiled_step(self._address())
         while kind < 0 and kind in STOPS:
             self._provide(kind)
-            kind = self._compiled_step(self.world)
+            kind = self._compiled_step(self._address())
         return kind
+
+    def _address(self) -> int:
+        """Returns the address of the record of where the world's arrays lie now."""
+        if self._place.of is not self.world:
+            self._place.note(parts_of(self.world))
+            self._place.of = self.world
+        return self._place.address
 
     def _provided(self, loop: Callable[[], int]) -> int:
         """Runs a loop, again whenever it stops for what can be provided, and returns what it returns at last."""

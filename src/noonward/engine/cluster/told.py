@@ -185,11 +185,11 @@ class ToldEngine(SteppedEngine):
             status, site = one.outcome["status"], int(one.outcome["site"])
             if status == TRANSIT:
                 track_J["reach_s"][one.slot] = one.outcome["reach_s"]
-                tell(self.world, EVENT_AT + REACH, one.slot, 0, max(one.outcome["reach_s"], one.earliest_s))
+                tell(self._address(), EVENT_AT + REACH, one.slot, 0, max(one.outcome["reach_s"], one.earliest_s))
             elif status == RUNNING:
-                tell(self.world, TAKE, one.slot, site, 0.0)
+                tell(self._address(), TAKE, one.slot, site, 0.0)
             elif status != PLANNED:
-                tell(self.world, QUEUE, one.slot, site, 0.0)
+                tell(self._address(), QUEUE, one.slot, site, 0.0)
         self._free_slots()
         for s in range(len(self.world.state_S)):
             self._tell(AWAIT_HOUR, s=s)
@@ -276,7 +276,7 @@ class ToldEngine(SteppedEngine):
 
     def _tell(self, what: int, *, job: int = 0, s: int = 0, time: float = 0.0) -> int:
         self._make_room()
-        return int(tell(self.world, what, job, s, time))
+        return int(tell(self._address(), what, job, s, time))
 
     def _provide(self, what: int) -> None:
         super()._provide(what)

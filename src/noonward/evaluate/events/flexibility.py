@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -74,7 +75,7 @@ class Cell:
 
 
 def _over(usd: float, mwh: float) -> float | None:
-    return usd / mwh if mwh > 1e-9 else None
+    return usd / mwh if mwh > 1e-9 and not math.isnan(usd) else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import numpy as np
@@ -36,6 +38,7 @@ class OneEvent:
 
     Attributes:
         scenario: Name of the scenario.
+        goal: What its policies are compared by.
         policy: Policy that decides what no event asks.
         case: The event.
         start_s: Its begin, s.
@@ -45,6 +48,7 @@ class OneEvent:
     """
 
     scenario: str
+    goal: str
     policy: str
     case: Case
     start_s: float
@@ -94,7 +98,14 @@ def play_event(
         spec = PlayedRun(scenario, index, seed, chosen, case, (start_s,), levers)
         played[way], ride, kw_SN[way] = spec.play()
     return OneEvent(
-        scenario=scenario.name, policy=chosen, case=case, start_s=start_s, ride=ride, played=played, kw_SN=kw_SN
+        scenario=scenario.name,
+        goal=scenario.goal,
+        policy=chosen,
+        case=case,
+        start_s=start_s,
+        ride=ride,
+        played=played,
+        kw_SN=kw_SN,
     )
 
 
@@ -102,17 +113,17 @@ def event_table(found: OneEvent) -> TextTable:
     """Returns a row per set of levers."""
     rows = []
     for way, each in found.played.items():
-        usd = each.lost_gpu_hours * each.usd_per_gpu_hour
+        usd = each.lost_gpu_hours * each.usd_per_gpu_hour  # NaN where nobody said what a GPU-hour is worth
         rows.append(
             (
                 way,
                 f"{each.asked_mwh:.3f}",
                 f"{each.delivered_mwh / each.asked_mwh:.1%}",
                 f"{each.least_compliance:.0%}",
-                f"{each.lost_gpu_hours:,.0f}",
-                f"{each.least_gpu_hours:,.0f}",
-                UNDEFINED if each.cut_mwh <= 0 else f"{usd / each.cut_mwh:,.0f}",
-                f"{each.utility_lost_usd:,.0f}",
+                _whole(each.lost_gpu_hours),
+                _whole(each.least_gpu_hours),
+                UNDEFINED if each.cut_mwh <= 0 or math.isnan(usd) else _whole(usd / each.cut_mwh),
+                _whole(each.utility_lost_usd),
                 str(each.late_jobs),
             )
         )
@@ -124,18 +135,25 @@ def event_table(found: OneEvent) -> TextTable:
             "asked, MWh",
             "attained",
             "least in 5 min",
-            "GPU-hours lost",
+            "GPU-hours put off",
             "at least",
             "USD per MWh",
-            "utility lost, USD",
+            "utility lost, USD" if found.goal == "utility" else "costs more, USD",
             "late jobs",
         ),
         rows=tuple(rows),
-        caption="hold: jobs start later. suspend, cap: running jobs of classes that allow it. GPU-hours lost: work "
-        "done without the event and not with it, until its end. at least: the least that the jobs which run without "
-        "the event could lose. USD per MWh: that work at what a GPU-hour earns. utility lost: over the whole run, work "
+        caption="hold: jobs start later. suspend, cap: running jobs of classes that allow it. attained: of the cut "
+        "that was asked. least in 5 min: at the site and in the five minutes where least of it was attained. GPU-hours "
+        "put off: work done without the event and not with it, until its end; most of it is made up later. at least: "
+        "the least that the jobs which run without the event could lose if all of the cut were attained. USD per MWh: "
+        "that work at what a GPU-hour is worth, as if it were never made up. The last money: over the whole run, work "
         "made up later included; negative: a gain",
     )
+
+
+def _whole(amount: float) -> str:
+    """Returns a whole number, never a negative zero."""
+    return f"{round(amount) + 0:,}"
 
 
 def event_figure(found: OneEvent) -> Figure:
@@ -143,9 +161,10 @@ def event_figure(found: OneEvent) -> Figure:
     first = max(0, round((found.start_s - SHOWN_H * HOUR_S) / INTERVAL_S))
     end_s = found.start_s + found.case.hours * HOUR_S
     rows = slice(first, round((end_s + SHOWN_H * HOUR_S) / INTERVAL_S))
-    hours = np.arange(found.ride.kw_SN.shape[1])[rows] * INTERVAL_S / HOUR_S
+    zero = found.ride.environment.start
+    times = [zero + timedelta(seconds=n * INTERVAL_S) for n in np.arange(found.ride.kw_SN.shape[1])[rows].tolist()]
     figure = go.Figure()
-    begin, end = found.start_s / HOUR_S, end_s / HOUR_S
+    begin, end = (zero + timedelta(seconds=each) for each in (found.start_s, end_s))
     figure.add_vrect(x0=begin, x1=end, fillcolor=PALE, opacity=0.35, line_width=0, layer="below")
     in_event = slice(round(found.start_s / INTERVAL_S), round(end_s / INTERVAL_S))
     target_kw = (1 - found.case.cut) * float(found.ride.kw_SN[:, in_event].mean(axis=1).sum())
@@ -156,14 +175,14 @@ def event_figure(found: OneEvent) -> Figure:
     for n, (way, kw_SN) in enumerate(lines.items()):
         color = INK if way not in found.kw_SN else POLICY_COLORS[(n - 1) % len(POLICY_COLORS)]
         figure.add_scatter(
-            x=hours,
+            x=times,
             y=kw_SN[:, rows].sum(axis=0),
             mode="lines",
             name=way,
             line={"color": color, "shape": "hv", "width": 2, "dash": DASHES[n % len(DASHES)]},
         )
     lay_out(figure, 440, legend="right")
-    figure.update_xaxes(title_text="hours since the window's begin")
+    figure.update_xaxes(title_text="time (UTC)")
     figure.update_yaxes(title_text="power of all sites (kW)", rangemode="tozero")
     return Figure(
         name="event",

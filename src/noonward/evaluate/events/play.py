@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -66,8 +67,9 @@ class Played:
         lost_gpu_hours: GPU-hours of work that were done during the events without them, and not with them.
         least_gpu_hours: Least GPU-hours of work that the jobs which ran without events could lose at the cut asked.
         least_cut_mwh: Energy that they draw less at that.
-        usd_per_gpu_hour: What a GPU-hour earns, USD.
-        utility_lost_usd: Utility without events minus utility with them, over the whole run, USD.
+        usd_per_gpu_hour: What a GPU-hour is worth, USD (``worth_of_gpu_hour``).
+        utility_lost_usd: Utility without events minus utility with them, over the whole run, USD; with the goal of
+            least cost the total with events minus the total without.
         late_jobs: Jobs that were dropped, or not done, beyond those without events.
     """
 
@@ -243,7 +245,6 @@ class PlayedRun(PlainSpec):
         kw_SN = interval_kw(outcome, INTERVAL_S)
         ledger = settle(outcome)
         at = {site: s for s, site in enumerate(ride.environment.sites)}
-        economics = ride.environment.economics
         lines = [each.event.settle(kw_SN[at[each.site]], INTERVAL_S) for each in events]
         spans = [(start_s, start_s + self.case.hours * HOUR_S) for start_s in self.starts_s]
         rows = np.zeros(kw_SN.shape[1], dtype=bool)
@@ -259,11 +260,26 @@ class PlayedRun(PlainSpec):
             lost_gpu_hours=work_gpu_hours(ride.outcome, spans) - work_gpu_hours(outcome, spans),
             least_gpu_hours=least_gpu_hours,
             least_cut_mwh=least_mwh,
-            usd_per_gpu_hour=0.0 if economics is None else economics.revenue_usd_per_gpu_hour,
-            utility_lost_usd=ride.ledger.utility_usd - ledger.utility_usd,
+            usd_per_gpu_hour=worth_of_gpu_hour(self.scenario),
+            utility_lost_usd=ledger.total_usd - ride.ledger.total_usd
+            if self.scenario.goal == "least-cost"
+            else ride.ledger.utility_usd - ledger.utility_usd,
             late_jobs=ride.outcome.count(DONE) - outcome.count(DONE),
         )
         return played, ride, kw_SN
+
+
+def worth_of_gpu_hour(scenario: Scenario) -> float:
+    """Returns what a GPU-hour of work is worth, USD: its revenue; with the goal of least cost what the GPU costs.
+
+    There the revenue only makes policies serve every job and stands in no figure; NaN where the cost is not stated.
+    """
+    economics = scenario.economics
+    if economics is None:
+        return 0.0
+    if scenario.goal == "least-cost":
+        return economics.gpu_usd_per_hour or math.nan
+    return economics.revenue_usd_per_gpu_hour
 
 
 def least_after_ramp(events: Sequence[SiteEvent], lines: Sequence[EventLines], kw_SN: F8, at: dict[str, int]) -> float:

@@ -116,8 +116,8 @@ def saving_chart(comparison: Comparison) -> str:
             continue
         found = improvement(comparison, policy)
         known = can_run(comparison.policies[policy])
-        missed = bool(comparison.objective.unmet(comparison, policy))
-        beside = " (knows the future)" if not known else " (misses a constraint)" if missed else ""
+        missed = comparison.objective.unmet(comparison, policy)
+        beside = " (knows the future)" if not known else f" ({', '.join(missed)})" if missed else ""
         digits = digits_of(found.value)
         bars.append(
             Bar(

@@ -133,7 +133,11 @@ def sensitivity(
     changes: list[tuple[Change, str]] = []
     if asked.has_slack():
         changes += [
+<<<<<<< HEAD
             (Change(slack_factor=0.0), "no slack: a job that does not start at once is late or dropped"),
+=======
+            (Change(slack_factor=0.0), f"no slack: {_without_slack(asked.scenario)}"),
+>>>>>>> main
             (Change(slack_factor=0.5), "half the slack"),
         ]
         if isinstance(asked.scenario.signals, SignalFiles):  # generated hours end with the jobs' own slack
@@ -157,6 +161,13 @@ def sensitivity(
             asked.notes.append(f"left out: {title}: {why}")
     found, base, reference = asked.run(possible, progress, executor)
     return asked.study("sensitivity", base, reference, cases=tuple(found))
+
+
+def _without_slack(scenario: Scenario) -> str:
+    """Returns what becomes of jobs without slack: they start at once or are dropped, or they wait and are late."""
+    if scenario.lateness.rule == "wait":
+        return "a job that does not start at once is late, and may still move"
+    return "jobs start at once, which leaves no time to move"
 
 
 def require_economics(scenario: Scenario) -> None:

@@ -10,6 +10,7 @@ from pydantic import Field
 from noonward.arguments import checked
 from noonward.arrays import F8, I8, Records
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.addresses import Place
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.partly_compiled import PartlyCompiledScheduler
 from noonward.decision.scheduler import State, checked_state, forecast_remarks
@@ -18,7 +19,7 @@ from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.expected import ExpectedSampler
 from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
-from noonward.schedule.cluster.bookings import answer, blank_plans, follow_jobs, rebook, release
+from noonward.schedule.cluster.bookings import answer, as_plans, blank_plans, follow_jobs, rebook, release
 from noonward.schedule.cluster.capacity_prices import (
     COMING,
     DAY_H,
@@ -34,7 +35,7 @@ from noonward.schedule.cluster.capacity_prices import (
 )
 from noonward.schedule.cluster.learned_price import LearnedPrice
 from noonward.schedule.cluster.lives import drop_lives, no_lives, plan_started
-from noonward.schedule.cluster.planned_answers import NOTED, Place, by_plan
+from noonward.schedule.cluster.planned_answers import NOTED, QUESTION_PARTS, by_plan
 from noonward.units import HOUR_S
 
 STRETCH_H: Final = 168
@@ -154,7 +155,7 @@ class BidPrice(PartlyCompiledScheduler):
         self._option_S = np.zeros(sites, OPTION)
         self._prices: Prices | None = None
         self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)
-        self._place: Place | None = None
+        self._place = Place(QUESTION_PARTS)
 
     def _jobs_to_come(self, brief: Brief, rng: np.random.Generator) -> tuple[Records, F8]:
         """Returns the jobs that stand for those to come, by arrival, and how many of them stand for one of a draw."""
@@ -186,6 +187,8 @@ class BidPrice(PartlyCompiledScheduler):
         """
         if "_sampled" in state:
             state = {**state, "_sampled": with_expected(np.asarray(state["_sampled"]))}
+        if "_plan_J" in state:
+            state = {**state, "_plan_J": as_plans(np.asarray(state["_plan_J"]))}
         like = {name: getattr(self, name) for name in KEPT} | {"_booked_ST": None}  # books reach as far as runs do
         checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J", "_life_J"))
         for name in KEPT:
@@ -220,8 +223,7 @@ class BidPrice(PartlyCompiledScheduler):
         assert self._prices is not None, "the first question goes to decide"
         self._noted_1["hour"] = self._hour
         books = self._option_S, self._booked_ST, self._plan_J, self._noted_1
-        if self._place is None or not self._place.holds(view, answers, self._prices, books):
-            self._place = Place(view, answers, self._prices, books)
+        self._place.note((*view, *answers, *self._prices, *books))
         return self._place.address
 
     def _answer(self, view: ClusterView, answers: Answers, prices: Prices) -> float:

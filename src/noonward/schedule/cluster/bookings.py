@@ -36,6 +36,8 @@ PLAN: Final = np.dtype(
         ("slots", "i8"),  # booked run
         ("gpus", "i8"),
         ("stop", "i8"),  # 1 where it is to be suspended when it is asked about
+        ("outlasts", "i8"),  # 1 where it has run for longer than was booked at first
+        ("urgent", "i8"),  # 1 once it has been late while a run outlasted its booking: it is booked before others
     ]
 )
 """The plan of a job."""
@@ -45,6 +47,16 @@ def blank_plans(jobs: int) -> Records:
     """Returns plans of jobs that nobody has asked about."""
     out = np.zeros(jobs, PLAN)
     out["serial"], out["at"], out["site"] = -1, NOWHERE, NOWHERE
+    return out
+
+
+def as_plans(plan_J: Records) -> Records:
+    """Returns plans as PLAN: kept ones of an older version lack fields, which are 0."""
+    if plan_J.dtype == PLAN or not {"serial", "at", "site"} <= set(plan_J.dtype.names or ()):
+        return plan_J
+    out = np.zeros(plan_J.shape, PLAN)
+    for name in set(plan_J.dtype.names or ()) & set(PLAN.names or ()):
+        out[name] = plan_J[name]
     return out
 
 
@@ -77,7 +89,7 @@ def release(booked_ST: I8, slot_0: int, plan_J: Records, jobs: I8) -> None:
             mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _best_room(
     view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
 ) -> tuple[float, int, int]:
@@ -121,7 +133,7 @@ def _best_room(
     return best, best_site, best_slot
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _first_room(
     view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
 ) -> tuple[int, int]:
@@ -183,10 +195,37 @@ def rebook(
     plan_J: Records,
     waiting_W: I8,
 ) -> None:
-    """Books every waiting job again, one at a time beside the bookings of the others."""
+    """Books every waiting job anew, one at a time beside the bookings of the others.
+
+    Jobs that are late while a run outlasts its booking are urgent: they come first, in the order of their arrival, and
+    the bookings of the others give way to them. Else a large one could wait for ever: each time that a run takes its
+    room it would be booked behind all others. Where runs end as told, the bookings of late jobs hold.
+    """
+    outlasting, urgent = _outlasting(plan_J), False
     for w in range(waiting_W.shape[0]):
-        release(booked_ST, slot_0, plan_J, waiting_W[w : w + 1])
-        _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, plan_J, waiting_W[w])
+        plan = plan_J[waiting_W[w]]
+        if outlasting and is_late(view, waiting_W[w], plan.at, view.run_1[0].now_s, last_s):
+            plan.urgent = 1
+        urgent = urgent or plan.urgent == 1
+    if urgent:
+        release(booked_ST, slot_0, plan_J, waiting_W)
+        for w in range(waiting_W.shape[0]):
+            if plan_J[waiting_W[w]].urgent == 1:
+                _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, plan_J, waiting_W[w])
+    for w in range(waiting_W.shape[0]):
+        if not urgent:
+            release(booked_ST, slot_0, plan_J, waiting_W[w : w + 1])
+        if plan_J[waiting_W[w]].urgent == 0:
+            _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, plan_J, waiting_W[w])
+
+
+@kernel(inline=True, allocates=False)
+def _outlasting(plan_J: Records) -> bool:
+    """Returns whether a run goes on beyond what was booked for it at first."""
+    for job in range(plan_J.shape[0]):
+        if plan_J[job].at == STARTED and plan_J[job].outlasts == 1:
+            return True
+    return False
 
 
 @kernel(inline=True, allocates=False)
@@ -202,7 +241,7 @@ def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
     return out
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, slot: int) -> None:
     """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
 
@@ -223,7 +262,7 @@ def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, 
             end = plan.slot + overrun_slots(_slots(view, job, plan.site), slot - plan.slot)
             end = min(end, slot_0 + booked_ST.shape[1])
             mark(booked_ST, plan.site, slot - slot_0, end - slot, plan.gpus)
-            plan.slots = end - plan.slot
+            plan.slots, plan.outlasts = end - plan.slot, 1
     if room:
         for job in range(view.job_J.shape[0]):
             if plan_J[job].at >= 0 and plan_J[job].site == REFUSED:
@@ -292,6 +331,7 @@ def answer(
             continue
         if plan.serial != view.job_J[job].serial:
             plan.serial, plan.site = view.job_J[job].serial, NOWHERE
+            plan.outlasts, plan.urgent = 0, 0
             plan.deadline_s = min(max(view.job_J[job].deadline_s, view.run_1[0].late_until_s), last_s)
         plan.at = s
         full = booked_ST[s, slot - slot_0] > view.site_S[s].gpus  # runs beyond their bookings have taken the room

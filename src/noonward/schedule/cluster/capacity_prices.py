@@ -244,7 +244,7 @@ def _to_turn_usd(
 
 @kernel(allocates=False)
 def best_start(
-    view: ClusterView, prices: Prices, option_S: Records, home: int, shift_h: float
+    site_S: Records, prices: Prices, option_S: Records, home: int, shift_h: float
 ) -> tuple[float, int, float]:
     """Returns (value USD, site, start h) of a job's best start, whatever the room; site -1 where none pays.
 
@@ -253,7 +253,7 @@ def best_start(
     comes first, several hours at once; its hour is looked for only where it is the best so far.
 
     Args:
-        view: View.
+        site_S: ``site_S`` of the view; handing over a whole view for every job takes a third of the time.
         prices: Prices.
         option_S: What the job takes and earns per site.
         home: Home of a job to come.
@@ -267,7 +267,7 @@ def best_start(
         first, last = option.earliest_h + shift_h, min(option.latest_h + shift_h, float(prices.price_SH.shape[1]))
         if first > last:
             continue
-        journeys = 0.5 * option.usd_per_intensity * (view.site_S[home].carbon + view.site_S[d].carbon)
+        journeys = 0.5 * option.usd_per_intensity * (site_S[home].carbon + site_S[d].carbon)
         net, power, gpus, run = option.net_usd - journeys, option.power_w, option.gpus, option.run_h
         for end in range(2):
             start = last if end else first
@@ -370,7 +370,7 @@ def _unit(lead_h: float, jobs_per_hour: float) -> float:
 
 @kernel(allocates=False)
 def _use_of_coming(
-    view: ClusterView,
+    site_S: Records,
     prices: Prices,
     coming_C: Records,
     option_CS: Records,
@@ -390,7 +390,7 @@ def _use_of_coming(
         if ahead.taken_M[k]:
             job, shift_h = ahead.job_M[k], ahead.shift_h_M[k]
             record = coming_C[job]
-            _, d, start_h = best_start(view, prices, option_CS[job], record.home, shift_h)
+            _, d, start_h = best_start(site_S, prices, option_CS[job], record.home, shift_h)
             if d >= 0:
                 unit = _unit(record.arrival_h + shift_h, jobs_per_hour)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
@@ -442,11 +442,11 @@ def improve(
         sum_up(price_SH, prices.paid_SR)
         use_SH[:] = 0.0
         for w in range(option_WS.shape[0]):
-            _, d, start_h = best_start(view, prices, option_WS[w], 0, 0.0)
+            _, d, start_h = best_start(view.site_S, prices, option_WS[w], 0, 0.0)
             if d >= 0:
                 _use(option_WS[w, d], d, start_h, 1.0, use_SH)
         turn = (GOLDEN * k + ROOT_3 * hour_h) % 1.0
-        _use_of_coming(view, prices, coming_C, option_CS, ahead, seen, turn, jobs_per_hour)
+        _use_of_coming(view.site_S, prices, coming_C, option_CS, ahead, seen, turn, jobs_per_hour)
         for s in range(price_SH.shape[0]):
             for hour in range(price_SH.shape[1]):
                 slope = (prices.capacity_SH[s, hour] - use_SH[s, hour]) / view.site_S[s].gpus

@@ -7,12 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numba import typeof, types
 
-from noonward.arrays import I8, Records
 from noonward.compiled import kernel
-from noonward.decision.cluster.addresses import note_place, place_dtype, reader
+from noonward.decision.cluster.addresses import reader
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.rule import ANSWERS, VIEW
-from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.partly_compiled import PARTIAL_RULE
 from noonward.schedule.cluster.bookings import PLAN, answer
 from noonward.schedule.cluster.capacity_prices import OPTION, Prices
@@ -32,9 +30,10 @@ BOOK_PARTS: Final = (
     Part("noted_1", NOTED, ("one",)),
 )
 """Room for the options of a job, the books, the plans, and what is noted beside them."""
-_PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *PRICE_PARTS, *BOOK_PARTS)
+QUESTION_PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *PRICE_PARTS, *BOOK_PARTS)
+"""All arrays that ``by_plan`` is given."""
 _ARRAYS: Final = [typeof(array) for array in blank((*PRICE_PARTS, *BOOK_PARTS)).values()]
-_given: Any = reader(types.Tuple([VIEW, ANSWERS, *_ARRAYS]), _PARTS)
+_given: Any = reader(types.Tuple([VIEW, ANSWERS, *_ARRAYS]), QUESTION_PARTS)
 
 
 @kernel(PARTIAL_RULE, allocates=False)
@@ -51,33 +50,3 @@ def by_plan(address: int) -> int:
     slot_0 = noted.hour * noted.per_hour
     longest_h = answer(view, answers, prices, option_S, booked_ST, slot_0, noted.last_s, plan_J)
     return 1 if longest_h == 0.0 else 0
-
-
-class Place:
-    """Where the arrays of a question to ``by_plan`` lie.
-
-    Args:
-        view: View.
-        answers: Answers.
-        prices: Prices.
-        books: The arrays of ``BOOK_PARTS``, in order.
-
-    Attributes:
-        address: Address of the record; good as long as this object lives.
-    """
-
-    def __init__(
-        self, view: ClusterView, answers: Answers, prices: Prices, books: tuple[Records, I8, Records, Records]
-    ) -> None:
-        self._of = view, answers, prices, *books
-        named = zip((part.name for part in BOOK_PARTS), books, strict=True)
-        place_1 = np.zeros(1, place_dtype(_PARTS))
-        note_place(_PARTS, {**view._asdict(), **answers._asdict(), **prices._asdict(), **dict(named)}, place_1[0])
-        self._place_1 = place_1
-        self.address: int = place_1.__array_interface__["data"][0]
-
-    def holds(
-        self, view: ClusterView, answers: Answers, prices: Prices, books: tuple[Records, I8, Records, Records]
-    ) -> bool:
-        """Returns whether it is about these very arrays."""
-        return all(mine is given for mine, given in zip(self._of, (view, answers, prices, *books), strict=True))

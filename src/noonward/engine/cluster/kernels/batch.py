@@ -6,25 +6,19 @@ single run does.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import typeof
 from numpy.typing import NDArray
 
 from noonward.arrays import F4, F8, U1
 from noonward.compiled import kernel
-from noonward.decision.cluster.addresses import place_dtype, reader
 from noonward.decision.cluster.gangs import fill_gang_mask, write_gang_choice
 from noonward.decision.cluster.observation import GPUS_MAX, LEVELS, observe_each_slot, observe_on_arrival
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, NO_SLOT, OWN, PARTS, World
-
-PLACE: Final = place_dtype(PARTS)
-"""Where a row's arrays lie: an address per array, a length per axis."""
-WORLD: Final = typeof(EXAMPLE_WORLD)
+from noonward.engine.cluster.kernels.world import NO_SLOT, OWN, World, world_at
 
 
 class Board(NamedTuple):
@@ -41,13 +35,10 @@ class Board(NamedTuple):
     done_B: NDArray[np.bool_]
 
 
-_world: Any = reader(WORLD, PARTS)
-
-
 @kernel(inline=True, allocates=False)
-def world_at(place_B: NDArray[np.void], b: int) -> World:
+def world_of(place_B: NDArray[np.void], b: int) -> World:
     """Returns the world of a row."""
-    return _world(place_B.ctypes.data + b * place_B.itemsize)
+    return world_at(place_B.ctypes.data + b * place_B.itemsize)
 
 
 @kernel(inline=True, allocates=False)
@@ -127,13 +118,13 @@ def step_rows_each_slot(
     if wrong >= 0:
         return wrong
     for b in range(first, until):
-        if not journeys_fit(world_at(place_B, b)):
+        if not journeys_fit(world_of(place_B, b)):
             return -3 - 2 * b
     for b in range(first, until):
         if board.done_B[b]:
             _rest(board, b)
             continue
-        w = world_at(place_B, b)
+        w = world_of(place_B, b)
         if w.shown.run_1[0].kind:
             for n in range(choice_BN.shape[1]):
                 if w.shown.asked_N[n] >= 0:
@@ -155,7 +146,7 @@ def step_rows_each_slot(
 def observe_rows_each_slot(place_B: NDArray[np.void], board: Board, numbers_BP: F8, first: int, until: int) -> None:
     """Shows the forecast and the observation of the rows that lacked their forecast, now that it was issued."""
     for b in range(first, until):
-        w = world_at(place_B, b)
+        w = world_of(place_B, b)
         if w.engine_1[0].unissued:
             show_forecast(w)
             observe_each_slot(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])
@@ -174,7 +165,7 @@ def step_rows_on_arrival(
         if board.done_B[b]:
             _rest(board, b)
             continue
-        w = world_at(place_B, b)
+        w = world_of(place_B, b)
         gpus_max, levels = int(numbers_BP[b, GPUS_MAX]), int(numbers_BP[b, LEVELS])
         if w.shown.run_1[0].kind:
             write_gang_choice(w.answers, choice_BN[b, 0], gpus_max, levels)
@@ -197,7 +188,7 @@ def step_rows_on_arrival(
 def observe_rows_on_arrival(place_B: NDArray[np.void], board: Board, numbers_BP: F8, first: int, until: int) -> None:
     """Does for protocol on-arrival what ``observe_rows_each_slot`` does."""
     for b in range(first, until):
-        w = world_at(place_B, b)
+        w = world_of(place_B, b)
         if w.engine_1[0].unissued:
             show_forecast(w)
             observe_on_arrival(w.shown, numbers_BP[b], board.global_BG[b], board.own_BNO[b])

@@ -134,7 +134,8 @@ def carry_out(w: World, job: int, s: int) -> None:
     w.state_S[s].cursor = behind
     w.track_J[job].earliest_s = 0.0
     if choice == HOLD:
-        w.track_J[job].earliest_s = min(w.answers.answer_N[s].earliest_s, last_start_s(view, job, s))
+        if w.answers.answer_N[s].earliest_s > 0.0:
+            w.track_J[job].earliest_s = min(w.answers.answer_N[s].earliest_s, last_start_s(view, job, s))
         return
     leave_queue(w, job, s)
     d = choice - 1
@@ -257,7 +258,7 @@ def ask_slot(w: World) -> int:
                 fill_mask_of_suspended(view, s)
                 if resume_gang(view, job, room_now(w, s)) == 0:
                     view.mask_NA[s, 1 + s] = 0
-        else:
+        elif view.mask_NA[s, HOLD]:  # no row of a question is without it
             view.mask_NA[s, :] = 0
     return pause(w, ASK_SLOT) if some else 0
 

@@ -1,13 +1,14 @@
 """The loops that join a protocol with a compiled rule, and the single steps for schedulers in plain Python.
 
-A loop repeats what a step does instead of calling it: the call costs 6 to 24 % of a run under a cheap rule.
+A loop repeats what a step does instead of calling it: the call costs 6 to 24 % of a run under a cheap rule. A step is
+given the address of a PLACE record, for handing over all arrays of a world takes Python longer than most steps.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from numba import int64, typeof, types
+from numba import int64, types
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.rule import RULE
@@ -15,10 +16,8 @@ from noonward.decision.partly_compiled import PARTIAL_RULE
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.world import EXAMPLE_WORLD, UNISSUED, World
+from noonward.engine.cluster.kernels.world import UNISSUED, WORLD, World, world_at
 
-WORLD = typeof(EXAMPLE_WORLD)
-"""numba type of the world."""
 LOOP = int64(WORLD, types.FunctionType(RULE), int64)
 """Signature of a loop: world, rule, and the address of the QUESTION record that the rule is called with."""
 PARTIAL_LOOP = int64(WORLD, types.FunctionType(PARTIAL_RULE), int64)
@@ -91,16 +90,20 @@ def run_each_slot_partly(w: World, rule: Any, question: int) -> int:
         answered = True
 
 
-@kernel(int64(WORLD), allocates=False)
-def step_each_slot(w: World) -> int:
+@kernel(int64(int64), allocates=False)
+def step_each_slot(place: int) -> int:
     """Carries out the last answers (if there was a question) and runs to the next.
 
     Where the question lacks its forecast, the next call, after the hour was issued, returns it and does nothing else.
+
+    Args:
+        place: Address of the PLACE record of a world.
 
     Returns:
         Kind of the question, 0 at the run's end, NO_SLOT, UNISSUED, or what kept the answers from being carried out
         (below 0).
     """
+    w = world_at(place)
     if not w.engine_1[0].unissued:
         if w.shown.run_1[0].kind and not w.engine_1[0].ended:
             failed = apply_each_slot(w)
@@ -112,9 +115,10 @@ def step_each_slot(w: World) -> int:
     return show_forecast(w)
 
 
-@kernel(int64(WORLD), allocates=False)
-def step_on_arrival(w: World) -> int:
+@kernel(int64(int64), allocates=False)
+def step_on_arrival(place: int) -> int:
     """Does for protocol on-arrival what ``step_each_slot`` does."""
+    w = world_at(place)
     if not w.engine_1[0].unissued:
         if w.shown.run_1[0].kind and not w.engine_1[0].ended:
             failed = apply_on_arrival(w)

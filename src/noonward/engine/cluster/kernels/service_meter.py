@@ -12,7 +12,7 @@ from noonward.compiled import kernel
 from noonward.decision.cluster.observation import CARBON_G_PER_KWH, PRICE_USD_PER_MWH
 from noonward.decision.cluster.value import gang_at
 from noonward.decision.cluster.view import ORACLE, POWER_W, SECONDS, ClusterView, delay_s
-from noonward.engine.cluster.kernels.batch import world_at
+from noonward.engine.cluster.kernels.batch import world_of
 from noonward.engine.cluster.kernels.world import CARBON_SUM, FACTOR_SUM, OVERDUE, PRICE_SUM, World
 from noonward.ledger.settle import counted_s, integral_between
 
@@ -186,7 +186,7 @@ def read_service(
         new_X: Room for one job's credit.
     """
     for b in range(len(place_B)):
-        w = world_at(place_B, b)
+        w = world_of(place_B, b)
         readings.joules_B[b] = readings.latency_B[b] = readings.late_B[b] = 0.0
         readings.work_B[b] = readings.decided_B[b] = 0.0
         _settle_open(w, opened, readings, b, limit_s, weight_3, second_C, new_X)

@@ -9,7 +9,6 @@ from numba import float64, int64
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask
 from noonward.decision.cluster.view import ASK_ROUTE
-from noonward.engine.cluster.kernels.loops import WORLD
 from noonward.engine.cluster.kernels.on_arrival import ask, await_hour
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
@@ -22,7 +21,7 @@ from noonward.engine.cluster.kernels.physics import (
     room_now,
     show_free,
 )
-from noonward.engine.cluster.kernels.world import WAITING, World
+from noonward.engine.cluster.kernels.world import WAITING, world_at
 
 EVENT_AT: Final = 16
 """Adds EVENT_AT + an event's kind: a finish, a reach or a deadline of the job, at a time."""
@@ -30,12 +29,12 @@ WITHDRAW, ROUTE, SHOW_FREE, QUEUE, TAKE, ROOM, HEAD_FITS, MASK, AWAIT_HOUR, NO_H
 """Other things that ``tell`` does."""
 
 
-@kernel(int64(WORLD, int64, int64, int64, float64), allocates=False)
-def tell(w: World, what: int, job: int, s: int, time: float) -> int:
+@kernel(int64(int64, int64, int64, int64, float64), allocates=False)
+def tell(place: int, what: int, job: int, s: int, time: float) -> int:
     """Tells a world something, or asks it something; it changes nothing else.
 
     Args:
-        w: World.
+        place: Address of the PLACE record of a world.
         what: EVENT_AT + kind of an event of the job. WITHDRAW: the job leaves. ROUTE: the dispatcher is asked about it
             again. SHOW_FREE: GPUs were taken, withheld or given back at the site. QUEUE: the job waits there. TAKE: it
             runs there. ROOM: how many GPUs may start there. HEAD_FITS: whether the first job of the queue could start.
@@ -49,6 +48,7 @@ def tell(w: World, what: int, job: int, s: int, time: float) -> int:
         ROUTE: kind of the question, or 0 where the job was given up. ROOM: GPUs. HEAD_FITS: 0 or 1.
         Else 0.
     """
+    w = world_at(place)
     if what >= EVENT_AT:
         push(w, time, what - EVENT_AT, w.shown.job_J[job].serial, job)
     elif what == WITHDRAW:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numba import typeof
 from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8, Records
+from noonward.decision.cluster.addresses import place_dtype, reader
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.ledger.segments import (
@@ -211,7 +213,7 @@ WORLD_PARTS: Final = (
     Part("state_S", SITE_STATE, ("sites",), moves=True),
     Part("track_J", TRACK, ("slots",), moves=True),
     Part("submitted_R", SUBMITTED, ("jobs",)),
-    Part("outcome_R", JOB_OUTCOME, ("jobs",), moves=True),
+    Part("outcome_R", JOB_OUTCOME, ("outcomes",), moves=True),
     Part("job_usd_R", np.float64, ("paid_jobs",), moves=True),
     Part("heap_E", EVENT, ("events",), moves=True),
     Part("signal_KSH", np.float64, ("signals", "sites", "hours"), fill=np.nan),
@@ -226,6 +228,17 @@ PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *WORLD_PARTS)
 """All arrays of a world."""
 EXAMPLE_WORLD: Final = World(ClusterView(**blank(VIEW_PARTS)), Answers(**blank(ANSWER_PARTS)), **blank(WORLD_PARTS))
 """A world with the element types and axes of every world."""
+WORLD: Final = typeof(EXAMPLE_WORLD)
+"""numba type of a world."""
+PLACE: Final = place_dtype(PARTS)
+"""Where a world's arrays lie: an address per array, a length per axis."""
+world_at: Any = reader(WORLD, PARTS)
+"""Function for compiled code: the world whose PLACE record lies at an address."""
+
+
+def parts_of(world: World) -> tuple[NDArray[Any], ...]:
+    """Returns all arrays of a world in the order of ``PARTS``."""
+    return (*world.shown, *world.answers, *world[2:])
 
 
 def arrays_of(world: World) -> dict[str, NDArray[Any]]:

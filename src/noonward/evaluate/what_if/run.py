@@ -133,11 +133,7 @@ def sensitivity(
     changes: list[tuple[Change, str]] = []
     if asked.has_slack():
         changes += [
-<<<<<<< HEAD
-            (Change(slack_factor=0.0), "no slack: a job that does not start at once is late or dropped"),
-=======
             (Change(slack_factor=0.0), f"no slack: {_without_slack(asked.scenario)}"),
->>>>>>> main
             (Change(slack_factor=0.5), "half the slack"),
         ]
         if isinstance(asked.scenario.signals, SignalFiles):  # generated hours end with the jobs' own slack

@@ -147,16 +147,6 @@ def _sensitivity_words(study: Study) -> list[str]:
     told.append(f"It rests most on this: {left}.")
     small = [case for case in known if abs(changed[case.change.name].value) < FLAT]
     if small:
-<<<<<<< HEAD
-        told.append(f"It hardly depends on: {'; '.join(_inside(case) + _more_late(study, case) for case in small)}.")
-    return told
-
-
-def _more_late(study: Study, case: Case) -> str:
-    """Returns how many more jobs are late or not done in a case, in brackets; empty if hardly any."""
-    more = case.not_in_time.value - study.base.not_in_time.value
-    return f" (but {more:,.0f} more jobs are late or not done)" if more >= 0.5 else ""
-=======
         told.append(f"It hardly depends on: {'; '.join(f'{_inside(case)}{_late(study, case)}' for case in small)}.")
     return told
 
@@ -169,7 +159,6 @@ def _late(study: Study, case: Case) -> str:
     if not late > base + 1:
         return ""
     return f" (but {late:,.0f} jobs are then late or not done; as it is: {base:,.0f})"
->>>>>>> main
 
 
 def _freedom_words(study: Study) -> list[str]:

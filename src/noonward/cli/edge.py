@@ -93,7 +93,7 @@ def up(
     from noonward.live.edge.client import require_extra, start_service, stop_service
     from noonward.live.edge.orders import Drawing, Limits
     from noonward.live.edge.settings import Settings as ServiceSettings
-    from noonward.live.edge.settings import edge_scenario, edge_scheduler, workers_for
+    from noonward.live.edge.settings import edge_scenario, edge_scheduler, with_servers, workers_for
 
     require_extra()
     _one_of("--parallelism", parallelism, "synchronous", "displaced")
@@ -102,7 +102,7 @@ def up(
     _one_of("--device", device, "auto", "cpu", "cuda")
     setting = edge_scenario(name, settings or ())
     count, why = workers_for(setting.servers.count, workers, ray, device)
-    setting = setting.model_copy(update={"servers": setting.servers.model_copy(update={"count": count})})
+    setting = with_servers(setting, count)
     edge_scheduler(policy)
     given = ServiceSettings(
         setting=setting,

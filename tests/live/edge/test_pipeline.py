@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from live.edge.gangs import gang_of
-from live.edge.tiny_pipelines import write_qwen
+from live.edge.tiny_pipelines import write_qwen, write_sd3
 from noonward.errors import DataError, ScenarioError
+from noonward.live.edge import backends
 from noonward.live.edge.model_folder import is_pipeline, read_model_folder, require_gangs
-from noonward.live.edge.orders import Drawing
+from noonward.live.edge.orders import Drawing, Order, Picture
 from noonward.live.edge.small_model import write_small_flux
 
 needs_edge = pytest.mark.skipif(
@@ -39,6 +40,68 @@ def test_a_pipeline_is_known_by_its_configuration(tmp_path):
         read_model_folder(tmp_path)
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "PixArtAlphaPipeline"}))
     assert not is_pipeline(tmp_path)
+
+
+def test_gangs_draw_stable_diffusion_by_xdit_on_gpus_that_have_it(tmp_path, monkeypatch):
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "StableDiffusion3Pipeline"}))
+    for there, device, expected in ((True, "cuda", True), (True, "cpu", False), (False, "cuda", False)):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, there=there: there or None)
+        assert backends.is_split_by_xdit(tmp_path, device) == expected
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "FluxPipeline"}))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    assert not backends.is_split_by_xdit(tmp_path, "cuda")
+
+
+@needs_edge
+def test_the_last_member_of_an_xdit_gang_sends_its_images_to_all(monkeypatch):
+    from types import SimpleNamespace
+
+    from noonward.live.edge import xdit
+
+    sent = []
+
+    def broadcast(objects, src):
+        sent.append((objects[0], src))
+        objects[0] = ["image"]
+
+    monkeypatch.setattr(xdit.dist, "broadcast_object_list", broadcast)
+    model = xdit.XDiT.__new__(xdit.XDiT)
+    model._size = 3
+    for rank, result in ((0, None), (2, SimpleNamespace(images=["image"]))):
+        monkeypatch.setattr(xdit.dist, "get_rank", lambda rank=rank: rank)
+        assert model._images(result) == ["image"]
+    assert sent == [(None, 2), (["image"], 2)]
+
+
+@needs_edge
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch_dtype` is deprecated:FutureWarning")
+def test_stable_diffusion_draws_alone_and_says_that_diffusers_cannot_split_it(tmp_path):
+    from PIL import Image
+
+    from noonward.live.edge.pipeline import Pipeline
+
+    write_sd3(tmp_path / "model")
+    model = backends.load_model(str(tmp_path / "model"), "cpu", "float32")
+    assert isinstance(model, Pipeline)
+    steps = []
+
+    def order(**given):
+        picture = Picture(**{"task": "test", "prompt": "a boat", "negative": "fog", "seed": 1, **given})
+        group = {"attempt": 1, "group": 0, "size": 1, "address": None, "join_s": 1.0, "group_s": 1.0}
+        return Order(pictures=(picture,), steps=2, drawing=Drawing(guidance=4.0), sides_px=(32, 16), **group)
+
+    def drawn(**given):
+        (png,) = model.draw(order(**given), 0, steps.append).pngs
+        image = Image.open(io.BytesIO(png))
+        assert image.size == (32, 16)
+        return np.asarray(image, dtype=float)
+
+    usual = drawn()
+    assert steps == [1, 2]
+    assert all(not np.array_equal(drawn(**other), usual) for other in ({"prompt": "a house"}, {"negative": "a dog"}))
+    with pytest.raises(DataError, match="cannot split a SD3Transformer2DModel among the servers of a gang"):
+        model.joined(0, 2)
 
 
 @needs_edge

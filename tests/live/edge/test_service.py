@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import pytest
 
@@ -137,26 +137,25 @@ def made(client, gangs):
     return client.status()["servers"]
 
 
-@pytest.mark.parametrize("parallelism", ["synchronous", "displaced"])
-def test_twenty_tasks_with_changing_gangs_leak_neither_memory_nor_groups(client, parallelism, tmp_path, small):
-    """Six steps: two more than the warm-up, so displaced gangs exchange what the step before computed.
+def require_no_leaks(up):
+    """Generates twenty images with changing gangs; requires that neither memory nor groups have grown by them.
 
-    A worker's memory grows in its first thirty tasks, by up to 40 MB, and then by about 10 MB in twenty.
+    Six steps: two more than the warm-up, so displaced gangs exchange what the step before computed. A worker's memory
+    grows in its first thirty tasks, by up to 40 MB, and then by about 10 MB in twenty.
     """
-    from noonward.live.edge.orders import Drawing
-
     sizes = (4, 1, 2, 1, 4, 2, 2, 1, 1, 4)
-    drawing = Drawing(parallelism=parallelism)
-    with service(tmp_path / "own", small, drawing=drawing) if parallelism == "displaced" else nullcontext(client) as up:
-        all_ready(up)
-        assert up.status()["parallelism"] == parallelism
-        made(up, (1, 1, 1, 1) * 3)  # every worker decodes once or more
-        before = made(up, sizes * 3)
-        after = made(up, sizes * 2)
+    made(up, (1, 1, 1, 1) * 3)  # every worker decodes once or more
+    before = made(up, sizes * 3)
+    after = made(up, sizes * 2)
     for one, two in zip(before, after, strict=True):
         assert two["groups"] <= 1, "the process group of the last gang alone"
         assert two["descriptors"] <= one["descriptors"] + 4
         assert two["rss_mb"] < one["rss_mb"] + 40
+
+
+def test_twenty_tasks_with_changing_gangs_leak_neither_memory_nor_groups(client):
+    all_ready(client)
+    require_no_leaks(client)
 
 
 def test_a_wrong_request_is_refused_and_a_strange_one_is_not_answered(client):
@@ -171,26 +170,8 @@ def test_a_wrong_request_is_refused_and_a_strange_one_is_not_answered(client):
     for token in ("", "Bearer wrong"):
         connection = http.client.HTTPConnection("127.0.0.1", address["port"], timeout=30)
         connection.request("POST", "/stop", "{}", {"Authorization": token})
-        assert connection.getresponse().status == 403
+        assert connection.getresponse().status == 401
         connection.close()
-
-
-def test_strange_bodies_are_answered(client):
-    import urllib.error
-    import urllib.request
-
-    address = json.loads((client._folder / "service.json").read_text())
-    nested = "[" * 100_000 + "]" * 100_000
-    for body in (nested, '{"prompt": ' + nested + "}", "[1]", "null", '{"prompt": {"a": [{}]}, "gang": 1}', "\ud800"):
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{address['port']}/tasks",
-            body.encode("utf-8", "surrogatepass"),
-            {"Authorization": f"Bearer {address['token']}"},
-        )
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=60)
-        assert refused.value.code == 400
-        assert json.loads(refused.value.read())["error"]
 
 
 def test_a_ray_that_is_killed_is_started_again_and_the_tasks_are_done(client):
@@ -220,10 +201,12 @@ def test_the_page_holds_images_and_asks_no_other_host(client):
     assert "http" not in text.replace("http-equiv", "")
 
 
-def test_services_share_no_port_and_one_that_is_killed_leaves_nothing_that_down_does_not_clear(client, tmp_path, small):
+def test_a_second_service_shares_no_port_leaks_nothing_and_is_killed_and_cleared(client, tmp_path, small):
+    """The second one exchanges displaced rows."""
     import psutil
 
     from noonward.live.edge.client import processes_of, start_service, stop_service
+    from noonward.live.edge.orders import Drawing
 
     def ports(folder):
         found = set()
@@ -236,12 +219,14 @@ def test_services_share_no_port_and_one_that_is_killed_leaves_nothing_that_down_
     with pytest.raises(FileError, match="a service is up in"):
         start_service(client._folder, None)
     folder = tmp_path / "other"
-    with service(folder, small) as other:
+    with service(folder, small, drawing=Drawing(parallelism="displaced")) as other:
         all_ready(other)
+        assert other.status()["parallelism"] == "displaced"
         first, second = ports(client._folder), ports(folder)
         assert first
         assert second
         assert not first & second
+        require_no_leaks(other)
         killed = psutil.Process(other.pid)
         killed.kill()
         killed.wait(WAIT_S)
@@ -255,17 +240,17 @@ def test_services_share_no_port_and_one_that_is_killed_leaves_nothing_that_down_
 def test_the_command_line_starts_asks_and_stops_a_service_that_outlives_it(noonward, tmp_path, small):
     from noonward.live.edge.client import processes_of
 
-    up = noonward("edge", "up", "--model", f"tiny={small}", "--set", "steps=5", "--workers", 4, "--folder", "e")
+    up = noonward("edge", "up", "--model", f"tiny={small}", "--set", "steps=5", "--workers", 2, "--folder", "e")
     assert up.code == 0, up.err
-    assert "4 workers are ready" in up.out
+    assert "2 workers are ready" in up.out
     made = noonward("edge", "submit", "a harbour", "--gang", 2, "--count", 2, "--wait", "--folder", "e", "--json")
     tasks = json.loads(made.out)["tasks"]
     assert [task["state"] for task in tasks] == ["done", "done"], made.err
     shown = noonward("edge", "status", "--page", "page.html", "--folder", "e")
     assert "2 done" in shown.out
-    late = noonward("edge", "submit", "a harbour", "--deadline", "0.01s", "--gang", 4, "--wait", "--folder", "e")
+    late = noonward("edge", "submit", "a harbour", "--deadline", "0.01s", "--gang", 2, "--wait", "--folder", "e")
     assert (late.code, "the deadline passed" in late.err) == (2, True)
-    waits = noonward("edge", "submit", "a harbour", "--gang", 4, "--folder", "e")
+    waits = noonward("edge", "submit", "a harbour", "--gang", 2, "--folder", "e")
     assert "image-000004" in waits.out
     down = noonward("edge", "down", "--folder", "e")
     assert (down.code, "killed" in down.out) == (0, False), down.out

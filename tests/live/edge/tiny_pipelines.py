@@ -1,4 +1,4 @@
-"""A pipeline of diffusers with a few thousand random weights, written to a folder."""
+"""Pipelines of diffusers with a few thousand random weights, written to folders."""
 
 
 def write_qwen(folder) -> None:
@@ -39,5 +39,53 @@ def write_qwen(folder) -> None:
             num_attention_heads=2,
             joint_attention_dim=16,
             axes_dims_rope=(8, 4, 4),
+        ),
+    ).save_pretrained(folder)
+
+
+def write_sd3(folder) -> None:
+    """Writes a Stable Diffusion 3.5 pipeline."""
+    import torch
+    from diffusers import (
+        AutoencoderKL,
+        FlowMatchEulerDiscreteScheduler,
+        SD3Transformer2DModel,
+        StableDiffusion3Pipeline,
+    )
+    from transformers import ByT5Tokenizer, CLIPTextConfig, CLIPTextModelWithProjection, T5Config, T5EncoderModel
+
+    torch.manual_seed(0)
+    clip = {"vocab_size": 384, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
+    clip |= {"num_attention_heads": 2, "projection_dim": 32}
+    StableDiffusion3Pipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=AutoencoderKL(
+            sample_size=32,
+            block_out_channels=(4,),
+            layers_per_block=1,
+            latent_channels=4,
+            norm_num_groups=1,
+            use_quant_conv=False,
+            use_post_quant_conv=False,
+            shift_factor=0.06,
+            scaling_factor=1.5,
+        ),
+        text_encoder=CLIPTextModelWithProjection(CLIPTextConfig(**clip)),
+        tokenizer=ByT5Tokenizer(model_max_length=77),
+        text_encoder_2=CLIPTextModelWithProjection(CLIPTextConfig(**clip)),
+        tokenizer_2=ByT5Tokenizer(model_max_length=77),
+        text_encoder_3=T5EncoderModel(T5Config(vocab_size=384, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2)),
+        tokenizer_3=ByT5Tokenizer(model_max_length=77),
+        transformer=SD3Transformer2DModel(
+            sample_size=32,
+            patch_size=1,
+            in_channels=4,
+            num_layers=1,
+            attention_head_dim=8,
+            num_attention_heads=4,
+            caption_projection_dim=32,
+            joint_attention_dim=32,
+            pooled_projection_dim=64,
+            out_channels=4,
         ),
     ).save_pretrained(folder)

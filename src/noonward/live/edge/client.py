@@ -220,5 +220,7 @@ def _is_alive(pid: int) -> bool:
 def _last_words(folder: Path) -> str:
     """Returns why a service ended, from its log."""
     lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return said[-1] if said else f"{lines[-1] if lines else 'it said nothing'}; see {folder / LOG}"
+    errors = [i for i, line in enumerate(lines) if line.startswith("error: ")]
+    if errors:
+        return " ".join(line.strip() for line in lines[errors[-1] :]).removeprefix("error: ")
+    return f"{lines[-1] if lines else 'it said nothing'}; see {folder / LOG}"

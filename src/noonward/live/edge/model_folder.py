@@ -91,8 +91,13 @@ def read_model_folder(folder: Path, name: str | None = None) -> ModelFolder:
 
 def is_pipeline(folder: Path) -> bool:
     """Returns whether a folder holds a pipeline that draws as it is."""
+    return pipeline_name(folder) in PIPELINES
+
+
+def pipeline_name(folder: Path) -> str | None:
+    """Returns the class of a folder's pipeline; None if it says none."""
     file = folder / "model_index.json"
-    return file.is_file() and _json(file).get("_class_name") in PIPELINES
+    return _json(file).get("_class_name") if file.is_file() else None
 
 
 def _pipeline(folder: Path, name: str | None) -> ModelFolder:

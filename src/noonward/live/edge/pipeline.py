@@ -32,18 +32,23 @@ class Pipeline:
     """
 
     def __init__(self, folder: str, device: str, precision: str) -> None:
-        from diffusers import DiffusionPipeline
-
-        given: dict[str, Any] = {"local_files_only": True, "torch_dtype": getattr(torch, precision)}
-        self._pipe: Any = DiffusionPipeline.from_pretrained(folder, **given).to(device)
-        self._pipe.set_progress_bar_config(disable=True)
+        self._folder, self._device, self._precision = folder, device, precision
+        self._pipe = self._loaded()
         self._takes = inspect.signature(self._pipe.__call__).parameters
-        self._device = device
 
     @classmethod
     def load(cls, folder: str, device: str, precision: str) -> Pipeline:
         """Returns the model of a folder."""
         return cls(folder, device, precision)
+
+    def _loaded(self) -> Any:
+        """Returns the pipeline, for one worker alone."""
+        from diffusers import DiffusionPipeline
+
+        given: dict[str, Any] = {"local_files_only": True, "torch_dtype": getattr(torch, self._precision)}
+        pipe: Any = DiffusionPipeline.from_pretrained(self._folder, **given).to(self._device)
+        pipe.set_progress_bar_config(disable=True)
+        return pipe
 
     def joined(self, rank: int, size: int) -> None:
         """Splits the transformer's tokens among the members of the gang.
@@ -56,7 +61,10 @@ class Pipeline:
         transformer = self._pipe.transformer
         if transformer._cp_plan is None:
             kind = type(transformer).__name__
-            raise DataError(f"diffusers cannot split a {kind} among the servers of a gang; give a gang of 1")
+            raise DataError(
+                f"diffusers cannot split a {kind} among the servers of a gang; give a gang of 1, or, on GPUs, install "
+                "xfuser for Stable Diffusion 3.5"
+            )
         mesh = init_device_mesh(self._device, (1, size), mesh_dim_names=("ring", "ulysses"))
         with _counted_devices(self._device):
             transformer.enable_parallelism(
@@ -85,16 +93,21 @@ class Pipeline:
             done(step + 1)
             return kept
 
-        images = self._pipe(
+        result = self._pipe(
             prompt=[picture.prompt for picture in order.pictures],
             num_inference_steps=order.steps,
             generator=[torch.Generator().manual_seed(picture.seed) for picture in order.pictures],
             callback_on_step_end=stepped,
             **self._wanted(order),
-        ).images
+        )
+        images = self._images(result)
         ran = time.perf_counter()
         pngs = pngs_of(images, order) if rank == 0 else ()
         return Drawn(prompt_s=0.0, run_s=ran - begin, decode_s=time.perf_counter() - ran, sent_bytes=0, pngs=pngs)
+
+    def _images(self, result: Any) -> list[Any]:
+        """Returns the images of what the pipeline returned."""
+        return list(result.images)
 
     def _wanted(self, order: Order) -> dict[str, Any]:
         """Returns size and guidance as the pipeline takes them: without guidance its own choice stays."""

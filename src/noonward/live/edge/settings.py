@@ -136,6 +136,24 @@ def workers_for(servers: int, asked: int | None, ray: str, device: Device | str)
     return most, f" (this machine has {most} {what}; the scenario has {servers} servers: --workers {servers})"
 
 
+def with_servers(setting: EdgeScenario, count: int) -> EdgeScenario:
+    """Returns a scenario with another number of servers; the law of its tasks keeps the gang sizes that fit them.
+
+    Raises:
+        ScenarioError: None fits.
+
+    Example:
+        >>> with_servers(edge_scenario("edge-inference"), 2).tasks.sizes
+        (1, 2)
+    """
+    sizes = tuple(size for size in setting.tasks.sizes if size <= count)
+    if not sizes:
+        least = min(setting.tasks.sizes)
+        raise ScenarioError(f"{count} workers; the scenario's smallest gang needs {least}: --workers {least}")
+    servers = setting.servers.model_copy(update={"count": count})
+    return setting.model_copy(update={"servers": servers, "tasks": setting.tasks.model_copy(update={"sizes": sizes})})
+
+
 def gpus_found() -> int:
     """Returns the NVIDIA GPUs of this machine that its programs may use."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -86,6 +86,25 @@ def test_a_fleets_sites_prices_and_files_serve(noonward: CommandLine, hours: Pat
     assert told["carbon_usd_per_t"] == 7
 
 
+def test_a_job_that_may_be_suspended_gets_its_runs(noonward: CommandLine, hours: Path) -> None:
+    """Nine hours until the next evening but one: not in the expensive hours between."""
+    asked = ("when", "--gpus", 8, "--hours", 9, "--now", "2022-05-04 09:30", "--by", "2022-05-06 18:00")
+    asked = (*asked, "--fleet", "tiny", "--signals", hours)
+    freedoms = ("--set", "fleet.freedoms={fine-tuning: {interruptible: true}}")
+    told = json.loads(noonward(*asked, *freedoms, "--json").out)
+    found = {each["name"]: each["value"] for each in told["figures"]}
+    runs = [[datetime.fromisoformat(time) for time in run] for run in told["interrupted"]["runs"]]
+    assert len(runs) > 1
+    assert sum((end - begin for begin, end in runs), timedelta()) == timedelta(hours=9)
+    price = 100 / 1000  # USD per kg
+    saved = found["saved_usd/interrupted"] + price * found["saved_kg/interrupted"]
+    assert saved > 0
+    shown = noonward(*asked, *freedoms).out.splitlines()
+    assert shown[0].startswith(f"Suspended in between, run it at {told['interrupted']['site']} ")
+    assert f"{saved:,.2f} USD less" in shown[1]
+    assert "interrupted" not in json.loads(noonward(*asked, "--json").out)
+
+
 def test_one_line_a_zone_and_quantity(noonward: CommandLine, hours: Path) -> None:
     answer = noonward("signals", "show", hours, "--zones", "SG", "--from", "2022-05-02", "--to", "2022-05-03")
     assert answer.code == 0

@@ -97,7 +97,7 @@ def segments(outcome):
 
 
 def test_a_job_that_is_stopped_without_notice_does_again_what_it_did_since_its_last_checkpoint():
-    outcome = run(world(HOURLY, BATCH, URGENT).environment(), make_scheduler("preempt"))
+    outcome = run(world(HOURLY, BATCH, URGENT).environment(), make_scheduler("preempt-youngest"))
     assert segments(outcome) == [
         (0, "run", 0.0, 3600.0),
         (0, "redo", 3600.0, 5400.0),
@@ -119,7 +119,7 @@ def test_a_job_that_is_stopped_without_notice_does_again_what_it_did_since_its_l
 
 
 def test_a_job_that_writes_a_checkpoint_before_it_stops_loses_nothing():
-    outcome = run(world(WRITES, BATCH, URGENT).environment(), make_scheduler("preempt"))
+    outcome = run(world(WRITES, BATCH, URGENT).environment(), make_scheduler("preempt-youngest"))
     assert segments(outcome) == [
         (0, "run", 0.0, 5400.0),
         (0, "stop", 5400.0, 5520.0),
@@ -142,20 +142,20 @@ def test_a_job_that_writes_a_checkpoint_before_it_stops_loses_nothing():
     ],
 )
 def test_a_job_runs_on_if(victim, job, urgent):
-    outcome = run(world(victim, BATCH | job, URGENT | urgent).environment(), make_scheduler("preempt"))
+    outcome = run(world(victim, BATCH | job, URGENT | urgent).environment(), make_scheduler("preempt-youngest"))
     assert len(outcome.segment_K) == 0
 
 
 def test_a_job_is_stopped_if_it_can_be_back_just_in_time():
     """Half an hour done again, dark for 240 s, until the next slot of 60 s: 240 s; and a load of 360 s."""
     job = BATCH | {"slack_s": 0.5 * HOUR_S + 240.0 + 360.0}
-    outcome = run(world(HOURLY, job, URGENT | {"work": 240.0}).environment(), make_scheduler("preempt"))
+    outcome = run(world(HOURLY, job, URGENT | {"work": 240.0}).environment(), make_scheduler("preempt-youngest"))
     assert [kind for _, kind, *_ in segments(outcome)] == ["run", "redo", "kill", "load", "run"]
     assert outcome.job_J["status"].tolist() == [DONE, DONE]
 
 
 def test_a_job_that_writes_no_periodic_checkpoints_begins_again():
-    outcome = run(world(replace(HOURLY, every_s=0.0), BATCH, URGENT).environment(), make_scheduler("preempt"))
+    outcome = run(world(replace(HOURLY, every_s=0.0), BATCH, URGENT).environment(), make_scheduler("preempt-youngest"))
     assert [(kind, to_s - from_s) for _, kind, from_s, to_s in segments(outcome)] == [
         ("redo", 5400.0), ("kill", 0.0), ("load", 360.0), ("run", 3 * HOUR_S),
     ]  # fmt: skip
@@ -171,10 +171,30 @@ def test_the_order_of_victims_is_that_of_the_policy():
     assert victims == {"preempt": {0}, "preempt-youngest": {1}}
 
 
+def test_a_job_that_might_not_be_back_in_time_is_stopped_last():
+    """Job 0 has run longer without a checkpoint, but job 1 has less slack than the urgent job runs."""
+    jobs = (BATCH, BATCH | {"arrival_s": 1800.0, "slack_s": 0.8 * HOUR_S}, URGENT | {"arrival_s": 6600.0})
+    slack = [60.0, 9 * HOUR_S]
+    for first in (0, 1):
+        told = [job | {"slack_s": slack[first] + HOUR_S if n == 1 else 9 * HOUR_S} for n, job in enumerate(jobs[:2])]
+        outcome = run(world(HOURLY, *told, jobs[2], gpus=4).environment(), make_scheduler("preempt"))
+        assert {job for job, kind, *_ in segments(outcome) if kind == "kill"} == {first}
+        assert (outcome.job_J["status"] == DONE).all()
+
+
+@pytest.mark.parametrize(("run_s", "stopped"), [(0.75 * HOUR_S, True), (0.71 * HOUR_S, False)])
+def test_no_job_is_stopped_at_a_cost_above_what_the_other_earns(run_s, stopped):
+    """At 1 USD per GPU-hour: half an hour done again, a load of six minutes, and of 1.5 h the share run_s / 8.33 h."""
+    made = world(HOURLY, BATCH, URGENT | {"work": run_s, "slack_s": 600.0})
+    made.extra["price"] = [[0.0] * len(made.extra["price"][0])]
+    outcome = run(made.environment(), make_scheduler("preempt"))
+    assert (outcome.suspensions_J[0] == 1) == stopped
+
+
 def test_no_other_job_takes_the_gpus_that_are_claimed():
     """A job of class 0 that arrived before the urgent one waits while the victim writes its checkpoint."""
     early = BATCH | {"arrival_s": 1.4 * HOUR_S, "work": 600.0}
-    outcome = run(world(WRITES, BATCH, early, URGENT).environment(), make_scheduler("preempt"))
+    outcome = run(world(WRITES, BATCH, early, URGENT).environment(), make_scheduler("preempt-youngest"))
     assert outcome.job_J["start_s"].tolist() == [0.0, 9120.0, 5520.0]
 
 

@@ -15,6 +15,7 @@ from noonward.units import HOUR_S
 if TYPE_CHECKING:
     from noonward.evaluate.metrics import Metric
     from noonward.evaluate.one_job import Advice, Choice, Outlook, Place
+    from noonward.evaluate.one_job_stops import Interrupted
 
 DEFAULT_PUE, DEFAULT_CARBON_USD_PER_T = 1.3, 100.0
 """Those of ``noonward.evaluate.when``, for the help alone: to print it must not load the product."""
@@ -64,7 +65,8 @@ def when(
 ) -> None:
     """Find the best site and start for one job.
 
-    Prints what that saves against starting now, and against the worst choice.
+    Prints what that saves against starting now, and against the worst choice. If the fleet's scenario states that jobs
+    of the class may be suspended, it also prints the best schedule with suspensions.
     """
     from noonward.cli.options import split_names
     from noonward.evaluate.metrics import to_json
@@ -92,8 +94,15 @@ def when(
             name: {"site": choice.site, "start": choice.start.isoformat(), "end": choice.end.isoformat()}
             for name, choice in found.named().items()
         }
-        print(to_json(_metrics(found), choices=told, carbon_usd_per_t=weight, notes=list(answer.notes)))
+        metrics, more = _metrics(found), {}
+        if answer.interrupted is not None:
+            metrics += _stop_metrics(found, answer.interrupted)
+            runs = [[time.isoformat() for time in run] for run in answer.interrupted.runs]
+            more = {"interrupted": {"site": answer.interrupted.site, "runs": runs}}
+        print(to_json(metrics, choices=told, carbon_usd_per_t=weight, notes=list(answer.notes), **more))
         return
+    if answer.interrupted is not None:
+        _print_stops(found, answer.interrupted, _clock(timezone))
     _print(found, answer.here, weight, _clock(timezone), answer.places, answer.outlook)
     for note in answer.notes:
         print(f"note: {note}")
@@ -124,6 +133,33 @@ def _metrics(found: Advice) -> list[Metric]:
         out.append(Metric.of(f"saved_usd/{name}", other.usd - found.best.usd, "USD"))
         out.append(Metric.of(f"saved_kg/{name}", other.kg - found.best.kg, "kgCO2"))
     return out
+
+
+def _stop_metrics(found: Advice, stops: Interrupted) -> list[Metric]:
+    """Returns what a schedule with suspensions costs, and what it saves against the best unbroken run."""
+    from noonward.evaluate.metrics import Metric
+
+    return [
+        Metric.of("usd/interrupted", stops.usd, "USD"),
+        Metric.of("kg/interrupted", stops.kg, "kgCO2"),
+        Metric.of("saved_usd/interrupted", found.best.usd - stops.usd, "USD"),
+        Metric.of("saved_kg/interrupted", found.best.kg - stops.kg, "kgCO2"),
+    ]
+
+
+def _print_stops(found: Advice, stops: Interrupted, clock: tzinfo) -> None:
+    """Prints the schedule with suspensions, if it is better than the best unbroken run."""
+    if stops.weighed_usd >= found.best.weighed_usd or len(stops.runs) < 2:
+        print("Suspending the job would save nothing.")
+        return
+    runs = ", ".join(f"{_day(begin, clock)} to {_day(end, clock)}" for begin, end in stops.runs)
+    print(f"Suspended in between, run it at {stops.site} {runs} ({clock}).")
+    less = found.best.weighed_usd - stops.weighed_usd
+    print(
+        f"That costs {stops.usd:,.2f} USD and emits {stops.kg:,.2f} kg CO2, stops and loads included: {less:,.2f} USD "
+        "less, with emissions priced, than unbroken."
+    )
+    print("Unbroken:")
 
 
 def _print(found: Advice, here: str, weight: float, clock: tzinfo, places: Sequence[Place], seen: Outlook) -> None:

@@ -33,12 +33,14 @@ class Place:
     Attributes:
         name: Name.
         zone: Electricity zone.
-        power_w: What the job draws there with cooling, W.
+        power_w: What the job draws there with cooling, more than its GPUs draw when they are free, W.
+        free_w: What these draw then, with cooling, W.
     """
 
     name: str
     zone: str
     power_w: float
+    free_w: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +173,10 @@ def fleet_places(fleet: Fleet, gpus: int, gpu: str | None, job_class: str | None
                 f"classes {', '.join(classes)} draw different power at site {site.name!r}; name the job's: --class "
                 f"{classes[0]}"
             )
-        places += [Place(name=site.name, zone=site.zone, power_w=site.pue * power_w) for power_w in drawn]
+        places += [
+            Place(name=site.name, zone=site.zone, power_w=site.pue * power_w, free_w=site.pue * free_w)
+            for power_w in drawn
+        ]
     if not places:
         raise ScenarioError(f"jobs of class {job_class!r} may run at none of the sites that have {gpus} such GPUs")
     return places

@@ -26,6 +26,8 @@ from noonward.evaluate.one_job import (
     outlook,
     zone_places,
 )
+from noonward.evaluate.one_job_stops import Interrupted, interrupted
+from noonward.model.cluster.freedom import Freedom
 from noonward.model.cluster.scenario import Scenario, SignalFiles
 from noonward.model.kinds import CLUSTER
 from noonward.model.markets import day_ahead_market
@@ -48,6 +50,7 @@ class Answer:
         outlook: Prices and carbon intensities of the hours in question.
         carbon_usd_per_t: Price of emissions by which choices are ranked.
         notes: What was decided, and what must be known about the data.
+        interrupted: The cheapest schedule with suspensions, where the job's class may be suspended; else None.
     """
 
     advice: Advice
@@ -56,6 +59,7 @@ class Answer:
     outlook: Outlook
     carbon_usd_per_t: float
     notes: tuple[str, ...]
+    interrupted: Interrupted | None = None
 
     def __str__(self) -> str:
         best = self.advice.best
@@ -124,11 +128,12 @@ def when(
         for option, said in (("--class", job_class), ("--set", settings)):
             if said:
                 raise ScenarioError(f"{option} belongs to a fleet's scenario; leave it out, or give --fleet")
+        freedom = Freedom()
         places, known, price, notes = _in_zones(tuple(zones or ()), gpus, gpu, signals, pue)
     else:
         if pue is not None:
             raise ScenarioError("--pue belongs to --zones; the sites of a fleet state their own")
-        places, known, price, notes = _in_fleet(fleet, gpus, gpu, signals, job_class, settings)
+        places, known, price, notes, freedom = _in_fleet(fleet, gpus, gpu, signals, job_class, settings)
     weight = price if carbon_usd_per_t is None else carbon_usd_per_t
     names = [place.name for place in places]
     here = names[0] if at is None else at
@@ -139,6 +144,7 @@ def when(
         known = known_at(known, begin)
     seen = outlook(known, tuple(dict.fromkeys(place.zone for place in places)), begin, end)
     found = advise(choices(places, seen, begin, end, hours, weight), here, begin)
+    stops = interrupted(places, seen, begin, end, hours, weight, freedom) if freedom.interruptible else None
     return Answer(
         advice=found,
         here=here,
@@ -146,6 +152,7 @@ def when(
         outlook=seen,
         carbon_usd_per_t=weight,
         notes=(*notes, *_forecast_notes(seen, past)),
+        interrupted=stops,
     )
 
 
@@ -181,8 +188,8 @@ def _in_fleet(
     signals: Sequence[str | Path],
     job_class: str | None,
     settings: Sequence[str],
-) -> tuple[list[Place], Signals, float, list[str]]:
-    """Returns the places, the signals, the default carbon price, and what was decided, of a fleet."""
+) -> tuple[list[Place], Signals, float, list[str], Freedom]:
+    """Returns places, signals, default carbon price, what was decided, and what the job's class allows, of a fleet."""
     scenario = fleet if isinstance(fleet, Scenario) else load_scenario(str(fleet), () if signals else settings)
     if scenario.kind != CLUSTER.name:
         raise ScenarioError(
@@ -202,7 +209,14 @@ def _in_fleet(
     known = replace(load_signals(source.paths, source.format, source.columns, wanted), day_ahead=scenario.day_ahead)
     price = DEFAULT_CARBON_USD_PER_T if scenario.economics is None else scenario.economics.carbon_usd_per_t
     said = "energy is what the job adds to the draw of free GPUs; the GPUs are taken to be free when it starts"
-    return places, known, price, [said, *known.notes]
+    freedoms = scenario.fleet.freedoms
+    allowed = {freedoms.get(name, Freedom()) for name in ((job_class,) if job_class else scenario.fleet.classes)}
+    notes = [said, *known.notes]
+    if len(allowed) > 1:
+        notes.append(
+            "classes of jobs allow different things while they run; to have the job suspended, name its: --class"
+        )
+    return places, known, price, notes, allowed.pop() if len(allowed) == 1 else Freedom()
 
 
 def known_at(signals: Signals, now: datetime) -> Signals:

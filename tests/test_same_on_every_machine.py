@@ -23,7 +23,7 @@ RUNS = (
     *(f"load-shaping/{name}" for name in ("at-once", "plan-hard")),
 )
 FEW_KERNELS = ("fine-tuning/booked-regression", "fine-tuning/masac", "dvfs-training/greedy-energy(gpus=2)")
-"""Runs for settings in which every kernel is compiled anew."""
+"""Runs for settings in which every kernel is compiled again."""
 
 
 def simd_of_numpy():

@@ -47,7 +47,7 @@ def test_a_table_csv_and_commands(noonward, fleet):
     assert (rows[8]["site"], rows[8]["reason"]) == ("", "its owner holds it")
     lines = noonward(*given, "--format", "sbatch").out.splitlines()
     begin = datetime(2026, 3, 15, 1, tzinfo=UTC).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
-    assert lines[1].startswith("# Jobs that move are submitted anew with what the queue says of them")
+    assert lines[1].startswith("# Jobs that move are submitted again with what the queue says of them")
     lines = [line for line in lines if "&& scancel" in line]
     assert lines[0].startswith(
         f"sbatch --clusters=north --begin={begin} --job-name=plain --time=30:00 --nodes=1 --ntasks=1 --gres=gpu:1 "

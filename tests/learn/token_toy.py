@@ -74,7 +74,7 @@ class TokenToy(ToyRows):
         self.own_BNO[row, 0] = np.concatenate([cost_P, cost_L, cost_P, cost_L])
 
     def step(self, choice_BN: Any) -> None:
-        """Pays what was chosen and asks anew."""
+        """Pays what was chosen and asks again."""
         for row in np.flatnonzero(~self.done_B):
             assert self.mask_BNA[row, 0, choice_BN[row, 0]], "an infeasible choice"
             self.reward_B[row] = self.gains(row).ravel()[choice_BN[row, 0]]

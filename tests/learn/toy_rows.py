@@ -26,7 +26,7 @@ class ToyRows:
         raise NotImplementedError
 
     def reset(self, row: int, environment: Any, seed: int) -> None:
-        """Starts a row anew."""
+        """Starts a row again."""
         self.environments[row], self.rng_B[row] = environment, stream(seed, "world", environment.number)
         self.done_B[row], self.age_B[row] = False, 0
         self.reward_B[row] = self.elapsed_s_B[row] = 0.0

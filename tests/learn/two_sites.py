@@ -64,7 +64,7 @@ class TwoSites(ToyRows):
             self.mask_BNA[row, :, 2] = 0
 
     def step(self, choice_BN: Any) -> None:
-        """Pays what was chosen and asks anew."""
+        """Pays what was chosen and asks again."""
         for row in range(self.rows):
             self.reward_B[row] = self.elapsed_s_B[row] = 0.0
             if self.done_B[row]:

@@ -81,7 +81,7 @@ class Service:
         self.controller = Controller(setup, self.store)
 
     def restart(self):
-        """Ends the service between two steps and starts it anew from its store."""
+        """Ends the service between two steps and starts it again from its store."""
         self.store.close()
         self.open()
 

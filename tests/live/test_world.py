@@ -149,7 +149,7 @@ def test_random_small_worlds_with_deadlines_travel_and_results(protocol):
 
 
 class Limited(Scheduler):
-    """A random policy that sets hard capacity curves at each question, anew in every hour."""
+    """A random policy that sets hard capacity curves at each question, again in every hour."""
 
     def __init__(self, protocol):
         self.inner = make_scheduler("random" if protocol == "each-slot" else "random-free")

@@ -18,7 +18,7 @@ STEPS: Final = 400
 
 
 def env_questions(rows: int = ROWS, steps: int = STEPS) -> Metric:
-    """Times runs side by side that launch the last place that fits; a run that ends begins anew.
+    """Times runs side by side that launch the last place that fits; a run that ends begins again.
 
     Args:
         rows: Runs side by side.

@@ -1,9 +1,9 @@
-"""Lower bound on the response of the edge settings: small and large tasks take turns, and every turn loads anew.
+"""Lower bound on the response of the edge settings: small and large tasks take turns, and every turn loads again.
 
 The largest gang needs every server (EAT with 4 or 8 servers). So time is a chain of periods in which only small tasks
 run, and periods in which only large ones run, and every change of period loses all gangs. Chosen is how many tasks of
 each class each period serves; inside a class, the order of arrival loses nothing. In a small period each class loads
-anew (``noonward.bound.edge_labels.fresh_ends``), with at most floor(N / c) gangs at once. Large tasks run one after
+again (``noonward.bound.edge_labels.fresh_ends``), with at most floor(N / c) gangs at once. Large tasks run one after
 another, the first with its load. The least sum of responses over all chains is found exactly by label setting over the
 tasks served per class, with Pareto labels (time, cost).
 No scheduler does better, not even one that knows all arrivals, whatever servers it chooses.

@@ -40,7 +40,8 @@ def advise(
         bool, typer.Option("--slurm", help="Run squeue on this machine instead of reading --queue.")
     ] = False,
     at: Annotated[
-        str | None, typer.Option(metavar="SITE", help="Site whose queue it is, if no cluster has its name.")
+        str | None,
+        typer.Option("--home", "--at", metavar="SITE", help="Site whose queue it is, if no cluster has its name."),
     ] = None,
     output: Annotated[
         Literal["table", "csv", "sbatch"],
@@ -145,7 +146,7 @@ def _read(given: str, sites: tuple[str, ...], options: Options) -> Queue:
     except OSError as error:
         raise FileError(f"{name} cannot be read: {error.strerror}; check the path") from None
     except UnicodeDecodeError as error:
-        raise FileError(f"{name} is not UTF-8: {error}; make it anew") from None
+        raise FileError(f"{name} is not UTF-8: {error}; make it again") from None
     found = parse_queue(text, name, options.now.timestamp())
     return _of_site(found, site) if site else found
 
@@ -222,11 +223,13 @@ def _print_csv(advice: Advice, options: Options) -> None:
 
 
 def _print_sbatch(advice: Advice, options: Options) -> None:
-    """Prints commands that carry the advice out: jobs that stay are given their start, others are submitted anew."""
+    """Prints commands that carry the advice out: jobs that stay are given their start, others are submitted again."""
     zone = options.now.astimezone().strftime("%Z, UTC%z")
     print(f"# Read before you run it. Times are of this machine's clock ({zone}).")
     if any(row.moved for row in advice.rows):
-        print("# Jobs that move are submitted anew with what the queue says of them: add what it does not say, such as")
+        print(
+            "# Jobs that move are submitted again with what the queue says of them: add what it does not say, such as"
+        )
         print("# --mem, --account or --output, where it was given on the command line. SCRIPT: the queue names none.")
     for row in advice.rows:
         print(_line(row, options))

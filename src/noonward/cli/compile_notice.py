@@ -34,7 +34,10 @@ class CompileNotice:
             return
         now = time.monotonic()
         if self._began is None:
-            print("compiling functions, once per version (about half a minute of CPU time)", file=sys.stderr)
+            print(
+                "compiling functions, once per version and kind of policy (about half a minute of CPU time)",
+                file=sys.stderr,
+            )
             self._began = self._said = now
         if now - self._said >= EVERY_S:
             print(f"  {self._functions} functions compiled in {now - self._began:.0f} s", file=sys.stderr)

@@ -193,8 +193,8 @@ def flexibility(
     place = out / f"flexibility-{scenario.name}-seed{seed}" / "report.html"
     report = write_tables(
         f"What {scenario.name} can give up when the grid asks",
-        f"Policy {found.policy}, seed {seed}: {found.events} event(s) in each of {environments} environment(s), at all "
-        "sites at once.",
+        f"Policy {found.policy}, seed {seed}. Events per environment: {found.events}; environments: {environments}. "
+        "Each is at all sites at once.",
         [grid.utility_page_table(found), grid.flexibility_table(found)],
         [grid.supply_figure(found), grid.attained_figure(found)],
         place,

@@ -71,7 +71,7 @@ def submit(
         float | None,
         typer.Option(parser=duration(1.0), metavar="DURATION", help="Longest run time; then its cluster ends it."),
     ] = None,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Array: so many jobs, each with its NOONWARD_TASK.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Array: number of jobs; each has a NOONWARD_TASK.")] = None,
     after: Annotated[
         list[int] | None, typer.Option(min=1, help="Job that is done before it is considered (repeatable).")
     ] = None,
@@ -211,7 +211,7 @@ def jobs(
     ] = None,
     site: Annotated[str | None, typer.Option(help="Only jobs that are at one site, or on their way to it.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only jobs submitted with one token, by its name.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of jobs, newest first.")] = 20,
     address: Address = DEFAULT_ADDRESS,
     json: AnswerJson = False,
 ) -> None:

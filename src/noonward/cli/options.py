@@ -286,7 +286,7 @@ def progress_bar(total: int | None, what: str, above: RenderableType | None = No
     Args:
         total: Steps; None: not known until the notice ``runs`` says how many more there are.
         what: What is done, before the bar.
-        above: What stands above the bar, drawn anew with it.
+        above: What stands above the bar, drawn again with it.
     """
     from rich.console import Console
     from rich.progress import (

@@ -48,7 +48,9 @@ def dvfs_training(
         bool, typer.Option("--sweep", help="Vary arrival rates, fleets and size distributions instead.")
     ] = False,
     ablations: Annotated[bool, typer.Option("--ablations", help="Run the ablation study instead.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of unseen weeks (--learned).")] = 10,
+    seeds: Annotated[
+        int, typer.Option("--environments", "-n", "--seeds", min=1, help="Number of unseen weeks (--learned).")
+    ] = 10,
     training_seeds: Annotated[
         int | None, typer.Option(min=1, help="Training seeds of each (--ablations). [default: 3]")
     ] = None,
@@ -428,7 +430,7 @@ def edge_inference(
     executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
-    """Tables IX to XII and Figs. 5 to 8 of EAT, published values beside ours, at fifteen arrival rates."""
+    """Tables IX to XII and Figs. 5 to 8 of EAT, beside the published values, at fifteen arrival rates."""
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
     from noonward.studies.edge_inference.published import CELLS, RATES
@@ -484,7 +486,7 @@ def grid_events(
         typer.Option(metavar="FILE", help="Power and throughput of its workloads under caps. [default: Emerald AI's]"),
     ] = None,
     name: Annotated[str, typer.Option(help="Its name in figures.")] = "test",
-    timezone: Annotated[str | None, typer.Option(help="Clock of times without an offset, e.g. Europe/London.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Time zone of times without one: Europe/London.")] = None,
     idle_w: Annotated[float, typer.Option(min=0, help="Power of a stopped GPU that is left idle, W.")] = 60.0,
     node_gpus: Annotated[int, typer.Option(min=1, help="GPUs of a node.")] = 8,
     out: Out = Path("runs"),

@@ -35,7 +35,10 @@ def when(
     ] = None,
     signals: SignalFiles = None,
     at: Annotated[
-        str | None, typer.Option(metavar="SITE", help="Where it would run otherwise. [default: the first site or zone]")
+        str | None,
+        typer.Option(
+            "--home", "--at", metavar="SITE", help="Where it would run otherwise. [default: the first site or zone]"
+        ),
     ] = None,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Earliest start, as if it were now. [default: now]")

@@ -122,7 +122,7 @@ def import_files(
     Args:
         paths: The files.
         format: Format of all files; None: detected for each.
-        timezone: Clock of times without a zone: an IANA name or an offset; or one by file name (``*`` for the others).
+        timezone: Time zone of times without one: an IANA name or an offset; or one by file name (``*``: the others).
         zones: Zone of a file's only area; or zone by the area's name in the file, or by file name (``*``: the others).
         origins: Place that all jobs come from; or place by the log's own name of it, or by file name (``*``: others).
         columns: Names of columns by key, where a table does not have the usual ones.
@@ -137,7 +137,7 @@ def import_files(
         decimal: Decimal sign, ``.`` or ``,``.
         date_order: ``dmy`` or ``mdy``, where the year does not come first.
         encoding: Encoding of the text.
-        fill_gaps_h: Gaps of at most so many hours are filled along a straight line.
+        fill_gaps_h: Gaps of at most this many hours are filled along a straight line.
         skip_bad: Most rows per file that may be left out because they are wrong.
 
     Raises:

@@ -136,7 +136,7 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int, limit: Tim
             scheduler,
             environment,
             "answers differently when run again with the same seed",
-            "draw random numbers only from the generator given to reset, and set all memory anew there",
+            "draw random numbers only from the generator given to reset, and set all memory there",
         )
     if isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler):
         compiled = run(environment, scheduler, seed=seed, compiled=True)

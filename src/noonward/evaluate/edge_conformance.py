@@ -69,7 +69,7 @@ def _check(scheduler: EdgeScheduler, environment: EdgeEnvironment, seed: int) ->
         raise _broken(
             scheduler,
             "answers differently when run again with the same seed",
-            "draw random numbers only from the generator given to reset, and set all memory anew there",
+            "draw random numbers only from the generator given to reset, and set all memory there",
         )
     half = len(whole.answers) // 2
     state = _watch(scheduler, environment, seed, stop=half).state

@@ -281,7 +281,7 @@ def packaged_record(net: int | str = 0) -> dict[str, Any]:
 
 @cache
 def packaged_net(net: int | str = 0) -> ForecastNet:
-    """Returns the packaged net of a training seed, 0 to 2 (the same configuration, trained anew), or of ``SMALL``."""
+    """Returns the packaged net of a training seed, 0 to 2 (the same configuration, trained again), or of ``SMALL``."""
     return read_net(net_path(net))
 
 

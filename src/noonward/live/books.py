@@ -64,7 +64,7 @@ class Opening(msgspec.Struct, array_like=True):
 
     policy: str
     anew: bool
-    """Whether the scheduler begins anew, instead of from the state that it had."""
+    """Whether the scheduler begins again, instead of from the state that it had."""
     state: bytes
     """State in which the scheduler begins."""
     curves: dict[int, bytes]
@@ -258,7 +258,7 @@ class Books:
         """Puts the jobs in sight back, and the scheduler's state and curves if they are of the same policy.
 
         Args:
-            anew: The scheduler begins anew.
+            anew: The scheduler begins again.
         """
         store, world = self.store, self.world
         curves = {}

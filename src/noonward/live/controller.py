@@ -150,7 +150,7 @@ class Controller:
         self.store.do(change)
 
     def _opened(self, policy: str, *, anew: bool = False) -> tuple[World, Books]:
-        """Returns the books of a policy, opened from the store; its scheduler as it was stored, or anew."""
+        """Returns the books of a policy, opened from the store; its scheduler as it was stored, or again."""
         scheduler = self.setup.scheduler(policy)
         seed = self.setup.config.seed
         world = World(
@@ -243,7 +243,7 @@ class Controller:
         if ahead_s:
             self._clock_problem = (
                 f"it was {ahead_s / HOUR_S:.1f} h ahead and was set back at {self.time_of(self.store.now_s())}; what "
-                "was stamped meanwhile counts as of then, and the policy's plans have begun anew"
+                "was stamped meanwhile counts as of then, and the policy's plans have begun again"
             )
             _log.warning("clock: %s", self._clock_problem)
 

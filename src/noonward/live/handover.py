@@ -394,7 +394,7 @@ def _set_stage(connection: Connection, token: str, stage: str) -> None:
 
 
 def _again(connection: Connection, now_s: float, job: int, reason: str) -> None:
-    """Queues a job again after its site failed under it; its delay is counted anew."""
+    """Queues a job again after its site failed under it; its delay is counted again."""
     connection.execute(
         "UPDATE jobs SET state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "
         "place = NULL, site = NULL, gpus = 0, level = -1, earliest_s = 0, reach_s = NULL, start_s = NULL, "

@@ -128,7 +128,7 @@ def test_a_member_that_is_killed_or_stopped_frees_its_gang_and_the_task_is_done(
 
 
 def made(client, gangs):
-    """Generates an image on each of some gangs; returns the servers once all are idle and have answered anew."""
+    """Generates an image on each of some gangs; returns the servers once all are idle and have answered again."""
     names = [client.submit({"prompt": "a harbour", "gang": gang, "steps_max": 6})["id"] for gang in gangs]
     assert [finished(client, name)["state"] for name in names] == ["done"] * len(names)
     all_ready(client)

@@ -93,7 +93,7 @@ def utility_bound(
         schedule: Whether to look for a schedule, so that the duality gap is known. None is made under ``on-arrival``,
             nor under hard capacity curves, which bookings do not know.
         rounds: Tries of the schedule's search, at least 0; by default ``primal.usual_tries``. A try books a few dozen
-            jobs anew, however many there are.
+            jobs again, however many there are.
         seed: Seed of the schedule's search.
         most_jobs: Most jobs for which column generation takes all hours at once. With more it takes one stretch of
             hours after the other (``prices.polish_in_pieces``), so that time and memory grow in proportion to the

@@ -28,7 +28,7 @@ TRIES_PER_JOB: Final = 80
 MOST_TRIES: Final = 140_000
 """Most tries of the search, where none are asked for."""
 REBOOKED: Final = 24
-"""Jobs that a try books anew, about."""
+"""Jobs that a try books again, about."""
 SLICES: Final = 100
 """Parts of the search after which a limited one asks whether time is up."""
 MOST_LOOKS: Final = 2e10

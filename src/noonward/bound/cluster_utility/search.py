@@ -18,7 +18,7 @@ from noonward.compiled import kernel
 from noonward.units import HOUR_S
 
 REWEIGHED = 256
-"""Tries after which the jobs' losses are read anew."""
+"""Tries after which the jobs' losses are read again."""
 MOST_EJECTED = 120
 """Most jobs that make room for one."""
 KEPT_PLACE = 0.3
@@ -28,7 +28,7 @@ EJECTION = 0.7
 RUINED = 6.0
 """Mean number of jobs that such a try unbooks."""
 BLINK = 0.01
-"""Probability of passing over an option when a job is booked anew."""
+"""Probability of passing over an option when a job is booked again."""
 LEAST_LOSS_USD = 1e-6
 """What every job's booking counts as lacking at least, so that each may be drawn, USD."""
 LEAST_GAIN_USD = 1e-9
@@ -227,7 +227,7 @@ def _rebook(
     scale: float,
     least_usd: float,
 ) -> bool:
-    """Books picked jobs anew, and returns whether their value reaches ``least_usd``; stops once it cannot any more."""
+    """Books picked jobs again, and returns whether their value reaches ``least_usd``; stops once it cannot any more."""
     hope_usd = 0.0
     for i in range(count):
         j = picked[i]
@@ -255,7 +255,7 @@ def _pick(
         room: Its ``picked`` receives the jobs; its ``loss_J`` holds running sums of losses.
 
     Returns:
-        (how many jobs, option and slot that the first of them is to be booked at; option -1 where it is booked anew
+        (how many jobs, option and slot that the first of them is to be booked at; option -1 where it is booked again
         like the others). No jobs where there is nothing to try.
     """
     picked = room.picked
@@ -298,8 +298,8 @@ def improve(
     """Searches for bookings of more value, try by try, from the first to before the last of them.
 
     Most tries draw a job by what its booking lacks of its best priced value, book it at a place that is good at the
-    capacity prices, unbook the jobs in the way and book these anew. The others unbook some jobs that run near each
-    other and book them anew. A loss up to a random part of a tolerance is kept; the tolerance falls to 0.
+    capacity prices, unbook the jobs in the way and book these again. The others unbook some jobs that run near each
+    other and book them again. A loss up to a random part of a tolerance is kept; the tolerance falls to 0.
 
     Args:
         table: Options.

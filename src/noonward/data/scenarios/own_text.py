@@ -34,7 +34,7 @@ def scenario_text(
     Args:
         asked: What it is made from.
         folder: Folder that the file will lie in; paths are written relative to it where they lie below.
-        table: Whether the job table was written anew, beside the file.
+        table: Whether the job table was written again, beside the file.
         starts: Whether it says when its jobs started.
         first: First day of the window.
         hours: Its length, h.

@@ -47,7 +47,7 @@ class ImportOptions:
         format: Name of the format.
         encoding: Encoding of the text, as Python names it.
         decimal: Decimal sign, ``.`` or ``,``.
-        clock: Clock of times that have no zone of their own.
+        clock: Time zone of times that have no zone of their own.
         clocks: The same by name of a file, above ``clock``.
         skip_bad: Most rows per file that may be left out because they are wrong.
         date_order: Order of day and month where the year does not come first.
@@ -59,7 +59,7 @@ class ImportOptions:
         rates: US dollars for a unit of a currency: from each day on, by currency.
         price_unit: Unit of prices, such as ``EUR/kWh``.
         carbon_unit: Unit of carbon intensities, such as ``kg/kWh``.
-        fill_gaps_h: Gaps of at most so many hours are filled along a straight line; 0: none are.
+        fill_gaps_h: Gaps of at most this many hours are filled along a straight line; 0: none are.
     """
 
     format: str | None = None

@@ -104,7 +104,7 @@ class ServiceMeter:
             self.begin(row)
 
     def begin(self, row: int) -> None:
-        """Forgets a row, which has been started anew."""
+        """Forgets a row, which has been started again."""
         self._open.count_B[row] = 0
         view = self.engine.row_view(row)
         self._open.slot_B[row] = view.job

@@ -32,7 +32,10 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 18px; margi
 dt { color: #5b6470; } dd { margin: 0; }
 .notes { border-left: 5px solid #d08700; background: #fff7e6; padding: 8px 16px; margin: 16px 0; max-width: none; }
 .notes ul { margin: 2px 0; padding-left: 20px; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; background: linear-gradient(90deg, #fff 30%, #fff0) 0 0 / 40px 100%,
+  linear-gradient(270deg, #fff 30%, #fff0) 100% 0 / 40px 100%, linear-gradient(90deg, #0003, #0000) 0 0 / 12px 100%,
+  linear-gradient(270deg, #0003, #0000) 100% 0 / 12px 100%; background-repeat: no-repeat;
+  background-attachment: local, local, scroll, scroll; }
 table { border-collapse: collapse; font-size: 12.5px; line-height: 1.35; font-variant-numeric: tabular-nums;
   min-width: 60%; }
 th, td { padding: 5px 6px; text-align: right; white-space: nowrap; border-bottom: 1px solid #e3e6ea; }
@@ -49,6 +52,7 @@ pre { background: #f5f6f8; padding: 10px 14px; overflow-x: auto; white-space: pr
 details { margin: 12px 0; } summary { cursor: pointer; }
 footer { margin-top: 36px; color: #5b6470; font-size: 13px; }
 @media (max-width: 600px) { main { padding: 16px 14px 32px; } h1 { font-size: 22px; } .answer { font-size: 18px; }
+  td:first-child, th:first-child { white-space: normal; min-width: 8em; max-width: 40vw; }
   dl { grid-template-columns: 1fr; } dd { margin-bottom: 8px; overflow-wrap: anywhere; } }
 @media print { main { padding: 0; max-width: none; } table { font-size: 10px; width: 100%; }
   th, td { padding: 3px 4px; } h2, .caption { break-after: avoid; } tr { break-inside: avoid; }
@@ -345,7 +349,7 @@ def folded_parts(comparison: Comparison, command: str) -> list[tuple[str, str]]:
         ("All policies in figures", _results(comparison) + tables),
         ("The upper bound, and what no policy can change", _beyond(comparison) or "<p>No bound was looked for.</p>"),
         ("What was compared", f"<dl>{facts}</dl>{_policies(comparison)}"),
-        ("How to make this again", _again(comparison, command)),
+        ("How to reproduce this", _again(comparison, command)),
     ]
 
 

@@ -29,14 +29,14 @@ def write_what_if_page(study: Study, path: Path, command: str | None = None) -> 
     scenario = study.scenario
     told = command or shlex.join(["noonward", study.name, scenario.name, "--policy", study.policy])
     body = [
-        f"<p class='caption'>{escape(scenario.name)}: {escape(scenario.description)}</p>",
+        f"<p class='caption'>{escape(': '.join(filter(None, (scenario.name, scenario.description))))}</p>",
         f"<h1>{page.prose(first)}</h1>",
         f"<p class='lead'>{page.prose(' '.join(rest))}</p>",
         page.notes_html(study.notes),
         f"<div class='pair'>{''.join(_drawn(*each) for each in what_if_charts(study))}</div>",
         *(page.table_html(table) for table in study.tables()),
         f"<p class='caption'>{page.prose(method(study))}</p>",
-        f"<details><summary>How to make this again</summary><pre>{escape(told)}</pre></details>",
+        f"<details><summary>How to reproduce this</summary><pre>{escape(told)}</pre></details>",
         "<footer>Made by noonward. This file loads nothing from the network.</footer>",
     ]
     title = {"trade-off": "Trade-off", "sensitivity": "Sensitivity"}[study.name]

@@ -49,7 +49,7 @@ class EatConfig:
         tanh_noise: The predicted noise goes through tanh (the public code).
         limit: Largest number of a denoised action; 0: none [ours].
         noisy_execution: The exported policy keeps its start noise and the noise of its rounds, and its waits last one
-            tick, so that it is asked anew until the noise launches something (the public code).
+            tick, so that it is asked again until the noise launches something (the public code).
         critic_sees: ``decoded``: what is carried out [ours]; ``numbers``: the raw numbers (the paper).
         critic_guides: The actor follows the critics' gradient; off: its soft loss is its entropy alone (the public
             code).

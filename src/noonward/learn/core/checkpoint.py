@@ -46,9 +46,9 @@ def load_checkpoint(path: Path) -> Tree:
                 if key != PLAIN:
                     _put(tree, key, file[key])
     except Exception as error:
-        raise DataError(f"checkpoint {path} cannot be read: {error}; take another one or train anew") from error
+        raise DataError(f"checkpoint {path} cannot be read: {error}; take another one or train again") from error
     if plain["format"] != FORMAT:
-        raise DataError(f"checkpoint {path} has format {plain['format']}; this version reads {FORMAT}; train anew")
+        raise DataError(f"checkpoint {path} has format {plain['format']}; this version reads {FORMAT}; train again")
     for key, value in plain["values"].items():
         _put(tree, key, value)
     for key in plain["empty"]:

@@ -109,7 +109,7 @@ def adam(
 
 
 def make_orthogonal(net: StackedMLP, generator: torch.Generator, *, last_gain: float) -> None:
-    """Draws orthogonal weights anew, of gain sqrt 2 (the last layer: ``last_gain``), and sets biases to 0."""
+    """Draws orthogonal weights again, of gain sqrt 2 (the last layer: ``last_gain``), and sets biases to 0."""
     with torch.no_grad():
         for layer, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
             gain = last_gain if layer == len(net.weights) - 1 else 2.0**0.5

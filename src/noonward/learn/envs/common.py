@@ -82,7 +82,7 @@ class FeasibleChoice(spaces.Discrete):
 
 
 class Episodes:
-    """The episodes of one environment: a batch engine of one row, started anew with the next draw of the scenario.
+    """The episodes of one environment: a batch engine of one row, started again with the next draw of the scenario.
 
     Args:
         scenario: What is drawn from.

@@ -28,7 +28,7 @@ class Engine(Protocol):
         """Executes choices."""
 
     def reset(self, row: int, environment: Any, seed: int) -> None:
-        """Starts a row anew."""
+        """Starts a row again."""
 
     def state(self) -> dict[str, Any]:
         """Returns all that changes."""
@@ -41,7 +41,7 @@ class Meter(Protocol):
     """Reads rewards, constraint costs and counts of an engine's rows."""
 
     def begin(self, row: int) -> None:
-        """Forgets a row, which has been started anew."""
+        """Forgets a row, which has been started again."""
 
     def read(self) -> tuple[F8, F8]:
         """Returns those of the last step: rewards [B], and costs and counts [B, K]."""

@@ -365,7 +365,7 @@ def read_config(folder: Path) -> RunConfig:
     try:
         return RunConfig.from_json((folder / CONFIG).read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder / CONFIG} is damaged: {error}; train anew in another folder") from error
+        raise DataError(f"{folder / CONFIG} is damaged: {error}; train again in another folder") from error
 
 
 def best_of(kept: dict[str, Any]) -> PolicyArrays:

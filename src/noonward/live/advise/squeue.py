@@ -180,7 +180,7 @@ def _fields(line: str, names: list[str], closed: bool, where: str) -> list[str]:
         at = names.index("name")
         fields[at : at + more + 1] = ["|".join(fields[at : at + more + 1])]
     elif more:
-        raise DataError(f"{where}: {len(fields)} fields, but the header names {len(names)}; make the file anew")
+        raise DataError(f"{where}: {len(fields)} fields, but the header names {len(names)}; make the file again")
     return [field.strip() for field in fields]
 
 
@@ -191,7 +191,7 @@ def _json_rows(text: str, source: str, now_s: float) -> Iterator[tuple[str, dict
         jobs = content["jobs"]
         numbered = [(f"{source}, job {job['job_id']}", job) for job in jobs]
     except (json.JSONDecodeError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(f"{source} is no output of squeue --json: {error!r}; make it anew") from None
+        raise DataError(f"{source} is no output of squeue --json: {error!r}; make it again") from None
     for where, job in numbered:
         state = job.get("job_state", "")
         limit, end_s = _number(job.get("time_limit")), _number(job.get("end_time"))

@@ -134,7 +134,7 @@ class PostgresDatabase:
         return not cast(_Connection, connection).broken
 
     def begin(self, writer: Connection) -> Connection:
-        """Begins a transaction; a lost connection is made anew, if nobody has led meanwhile.
+        """Begins a transaction; a lost connection is made again, if nobody has led meanwhile.
 
         Raises:
             LeadershipLostError: Another instance leads, or has led.

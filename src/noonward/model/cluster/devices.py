@@ -135,7 +135,7 @@ class SolarFile(Spec):
     """CSV file with the columns ``time`` and ``share`` (of the rated power), or ``time``, ``irradiance_w_per_m2`` (in
     the plane of the cells) and ``dry_bulb_c``."""
     timezone: str | None = None
-    """Clock of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
+    """Time zone of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
 
 
 class Solar(Spec):

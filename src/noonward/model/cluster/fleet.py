@@ -125,7 +125,7 @@ class Fleet(Spec):
     free_gpus: Literal["idle", "sleep"] = "idle"
     """What free GPUs do: stay awake at idle power or sleep at once."""
     clock_weight_w: NonNegative = 0.0
-    """J that the clock oracle gives for a second less of a job's run, W; 0: least energy (CHSAC-AF, Eq. 2)."""
+    """J that a second less of a run is worth when a GPU frequency is chosen, W; 0: least energy (CHSAC-AF, Eq. 2)."""
     ranges: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Sites that jobs of a class may run at, by class; a class that is not named may run anywhere."""
     freedoms: dict[str, Freedom] = Field(default_factory=dict)

@@ -88,7 +88,7 @@ class Knowledge(Spec):
     """``known``: the run time; ``limit``: the limit its user stated; ``class-mean``: the mean of its class in the past;
     ``learned``: a quantile of what the past says of jobs like it, renewed when it runs longer."""
     limit: Limits | None = None
-    """Law of the limits; none: those of the job table, if it has any."""
+    """Distribution of the limits; none: those of the job table, if it has any."""
     quantile: Annotated[float, Field(gt=0, lt=1)] = 0.8
     """Share of jobs that a learned estimate is to cover."""
 

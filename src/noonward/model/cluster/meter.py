@@ -31,7 +31,7 @@ class SystemLoadFile(Spec):
     zone: str | None = None
     """Area whose rows are read, where the file has several."""
     timezone: str | None = None
-    """Clock of times without an offset: an IANA name or an offset such as +10:00."""
+    """Time zone of times without an offset: an IANA name or an offset such as +10:00."""
     times: Literal["start", "end"] = "start"
     """Whether a time is the start or the end of its interval."""
 

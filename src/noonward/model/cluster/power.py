@@ -25,11 +25,11 @@ class PowerCurve(Spec):
     """
 
     cubic_w: NonNegative = 0.0
-    """W per GPU at f = 1 that grow with the clock's cube."""
+    """W per GPU at f = 1 that grow with the cube of the GPU frequency."""
     linear_w: NonNegative = 0.0
-    """W per GPU at f = 1 that grow with the clock."""
+    """W per GPU at f = 1 that grow with the GPU frequency."""
     constant_w: NonNegative = 0.0
-    """W per GPU that the clock does not change."""
+    """W per GPU that the GPU frequency does not change."""
 
     def power_w(self, gpus: F8 | float, clock: F8 | float) -> F8:
         """Returns P(n, f) in W, broadcasting gang size and clock.
@@ -48,9 +48,9 @@ class TimeCurve(Spec):
     """
 
     constant_s: NonNegative = 0.0
-    """s per unit that the clock does not change."""
+    """s per unit that the GPU frequency does not change."""
     per_clock_s: NonNegative = 0.0
-    """s per unit at f = 1 that shrink as the clock rises."""
+    """s per unit at f = 1 that shrink as the GPU frequency rises."""
     per_gpu_s: NonNegative = 0.0
     """s per unit and GPU of a gang of two or more: the price of communication."""
 
@@ -81,7 +81,7 @@ class ClassProfile(Spec):
     power: PowerCurve
     """Active power."""
     time: TimeCurve | Literal["duration"] = "duration"
-    """Time per unit, or ``duration``: a job's work is its run time in seconds whatever the gang and the clock."""
+    """Time per unit, or ``duration``: a job's work is its run time, s, whatever the gang and the GPU frequency."""
 
     def seconds_per_unit(self, gpus: F8 | float, clock: F8 | float) -> F8:
         """Returns T(n, f) in s per unit; 1 for classes of fixed duration."""
@@ -98,7 +98,7 @@ class GpuType(Spec):
     sleep_w: NonNegative | None = None
     """W a free GPU draws asleep (wake-up is free); required where the fleet's free GPUs sleep."""
     clocks: tuple[Positive, ...] = Field(default=(1.0,), min_length=1)
-    """Clock levels as shares of the maximum clock, ascending, at most 1."""
+    """GPU frequencies as shares of the maximum, ascending, at most 1."""
     classes: dict[str, ClassProfile]
     """Profile per job class."""
 

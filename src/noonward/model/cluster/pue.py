@@ -25,7 +25,7 @@ class PueFile(Spec):
     cooling: Cooling | None = None
     """Cooling system of the site, for a file of weather."""
     timezone: str | None = None
-    """Clock of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
+    """Time zone of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
 
 
 @dataclass(frozen=True, kw_only=True)

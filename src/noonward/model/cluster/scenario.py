@@ -101,7 +101,7 @@ class SignalFile(Spec):
     zone: str | None = None
     """Zone of a file that holds one area alone."""
     timezone: str | None = None
-    """Clock of times without a zone: an IANA name or an offset such as +01:00."""
+    """Time zone of times without a zone: an IANA name or an offset such as +01:00."""
     usd_per: dict[str, Positive] = Field(default_factory=dict)
     """US dollars for a unit of a currency, by its code."""
     currency: str | None = None
@@ -111,7 +111,7 @@ class SignalFile(Spec):
     carbon_unit: str | None = None
     """Unit of its carbon intensities, such as kg/kWh, where the header states none."""
     fill_gaps_h: Annotated[int, Field(ge=0, le=24)] = 0
-    """Gaps of at most so many hours are filled along a straight line."""
+    """Gaps of at most this many hours are filled along a straight line."""
 
 
 class SignalFiles(MarketSignals):
@@ -269,7 +269,7 @@ class ParetoWork(Spec):
 
 
 class ClassStream(Spec):
-    """The jobs of one class: Poisson arrivals whose rate may follow a wave, and a law of work."""
+    """The jobs of one class: Poisson arrivals whose rate may follow a wave, and a distribution of work."""
 
     rate_per_s: Positive
     """Mean arrivals per second and ingress point."""
@@ -278,7 +278,7 @@ class ClassStream(Spec):
     period_h: Positive = 24.0
     """Period of the wave, h; it starts with the window, the same at every ingress point."""
     work: Annotated[LogNormalWork | ParetoWork, Field(discriminator="law")]
-    """Law of the work."""
+    """Distribution of the work."""
     gpus_min: Gang = 1
     """Smallest gang."""
     gpus_max: Gang = 8
@@ -321,7 +321,7 @@ class ShapedJobs(JobsToRun):
     spread: NonNegative = 0.1
     """Standard deviation of the gang over its mean."""
     run_s: Positive = 3600.0
-    """Run time, s, or units of work of a class whose speed depends on the clock."""
+    """Run time, s, or units of work of a class whose speed depends on the GPU frequency."""
     slack_s: NonNegative = 36000.0
     """Largest delay of the start, s."""
 
@@ -357,7 +357,7 @@ class JobTable(JobsToRun):
     format: str | None = None
     """Format of a job log, such as slurm (``noonward import --formats``); none: detected, else a job table."""
     timezone: str | None = None
-    """Clock of times without a zone: an IANA name or an offset such as +01:00."""
+    """Time zone of times without a zone: an IANA name or an offset such as +01:00."""
     origin: str | None = None
     """Ingress point of all jobs, where the file names none."""
     slack_h: NonNegative | None = None

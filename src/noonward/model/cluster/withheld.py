@@ -38,9 +38,9 @@ class GpuFile(Spec):
     """A file of such steps."""
 
     path: Path
-    """CSV file with the columns ``time`` and ``gpus``: from each time on there are so many GPUs."""
+    """CSV file with the columns ``time`` and ``gpus``: from each time on there are that many GPUs."""
     timezone: str | None = None
-    """Clock of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
+    """Time zone of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
 
 
 @dataclass(frozen=True, kw_only=True)

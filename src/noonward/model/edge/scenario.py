@@ -115,7 +115,7 @@ class TraceTasks(Spec):
     sizes: tuple[Count, ...] = Field(min_length=1)
     """Gang sizes; a request for more images than the largest gets the largest."""
     loads: Literal["measured", "gang"] = "measured"
-    """Load times: drawn from the trace's laws, or those of the gang."""
+    """Load times: drawn from the trace's distributions, or those of the gang."""
     deadline_s: Positive | None = None
     """Seconds after its submission by which an image was promised; none: no promise."""
 
@@ -165,7 +165,7 @@ class EdgeScenario(Spec):
     steps_max: Positive = 30.0
     """Most inference steps of a task."""
     quality: QualityLaw = "monotone"
-    """Law of quality by steps."""
+    """Quality by steps."""
     choice: Literal["lowest", "least-fragmentation"] = "lowest"
     """Servers of a new gang: the lowest-numbered idle ones, or those whose gangs are missed least."""
     end: Literal["drained", "limit"] = "drained"

@@ -64,7 +64,7 @@ class BidPrice(PartlyCompiledScheduler):
 
     The prices are the capacity duals of a plan of the coming hours: the jobs that wait, and jobs to come, sampled from
     the workload's statistics (never the environment's own), under the forecast in force. They are improved every hour
-    from where they stood and averaged over the steps; then every job that has not started is booked anew.
+    from where they stood and averaged over the steps; then every job that has not started is booked again.
 
     The horizon moves with the clock. The next 240 hours have prices; an hour that comes into sight starts from the
     price a day before it, and runs that reach behind the horizon pay the prices of its last day once more. A start is
@@ -300,7 +300,7 @@ class BidPrice(PartlyCompiledScheduler):
             booked_ST += self._withheld.most(slot * slot_s, slot_s, booked_ST.shape[1])
 
     def _renew(self, view: ClusterView, prices: Prices, rounds: int) -> None:
-        """Improves the prices and books all jobs that wait anew."""
+        """Improves the prices and books all jobs that wait again."""
         slot_0, zero_s = self._hour * self._per_hour, self._hour * HOUR_S
         if self._bends:
             drop_lives(view, self._booked_ST, slot_0, self._plan_J, self._life_J)

@@ -169,10 +169,12 @@ def _add_family(
 
 
 def _add_slot_rules(registry: Registry) -> None:
-    _add(registry, "local-fcfs", LocalFcfs, "rule", "published")
+    at_home = "Runs each job at its home site, strictly first come, first served (S0 of the MASAC paper)."
+    away = "Runs a job at its home site if there is room, otherwise at the {} site with room ({} of the MASAC paper)."
+    _add(registry, "local-fcfs", LocalFcfs, "rule", "published", summary=at_home)
     _add(registry, "local-backfill", LocalBackfill, "rule", "control")
-    _add(registry, "price-greedy", PriceGreedy, "rule", "published")
-    _add(registry, "carbon-greedy", CarbonGreedy, "rule", "published")
+    _add(registry, "price-greedy", PriceGreedy, "rule", "published", summary=away.format("cheapest", "S1"))
+    _add(registry, "carbon-greedy", CarbonGreedy, "rule", "published", summary=away.format("cleanest", "S2"))
     _add(registry, "random", RandomMasked, "control")
     _add(registry, "most-free", MostFree, "rule", "control")
     _add(registry, "cheapest-feasible", CheapestFeasible, "rule", "control")

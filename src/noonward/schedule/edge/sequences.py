@@ -2,7 +2,7 @@
 
 A sequence holds one action a decision step: whether to launch, how many steps, which place of the queue. It knows
 nothing of servers and tasks. As in EAT's public simulator a launch takes no time, and any other action one tick: one
-that waits, picks an empty place, or picks a task whose gang is not idle. After its end it begins anew.
+that waits, picks an empty place, or picks a task whose gang is not idle. After its end it begins again.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class LogOptions:
     Attributes:
         format: Name of the format; None: detected.
         encoding: Encoding of the text.
-        clock: Clock of times without a zone.
+        clock: Time zone of times without a zone.
         clocks: The same by name of a file, above ``clock``.
         skip_bad: Most rows per file that may be left out because they are wrong.
         date_order: Order of day and month where the year does not come first.

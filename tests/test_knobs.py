@@ -184,16 +184,19 @@ ELSEWHERE = {
         "Site.gpu_type": "it has one type", "JobKind.share": "it has one kind",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
         "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated", "Fleet.tariffs": "none are stated",
+        "Scenario.events": "none are stated",
     },
     "fine-tuning": {
         "Site.gpu_type": "it has one type",
         "FineTuningJobs.trace": "WORLDS has the file", "Fleet.ingress": "WORLDS", "Fleet.free_gpus": "WORLDS",
         "Fleet.ranges": "WORLDS", "Fleet.freedoms": "none are stated", "Fleet.tariffs": "none are stated",
+        "Scenario.events": "none are stated",
     },
     "dvfs-training": {
         "Scenario.protocol": "its ingress points belong to no site", "Scenario.end": "its jobs wait without limit",
         "Scenario.signals": "WORLDS", "Scenario.economics": "WORLDS", "Fleet.ranges": "WORLDS",
         "Fleet.freedoms": "none are stated", "Fleet.tariffs": "none are stated",
+        "Scenario.events": "none are stated",
     },
 }  # fmt: skip
 """Fields that a packaged scenario cannot turn alone; another one, or one of WORLDS, does."""

@@ -95,7 +95,8 @@ def test_the_search_keeps_books_that_are_right_and_gains(world):
     books = listed(world)
     jobs, first_usd = len(books.option_J), books.value_J.sum()
     best = books.copied()
-    improve(world.table, world.known, 3000, 0.2, np.inf, np.random.default_rng(1), books, best, Room.of(jobs))
+    generator, room = np.random.default_rng(1), Room.of(jobs)
+    improve(world.table, world.known, 0, 3000, 3000, 0.2, np.inf, generator, books, best, room)
     for each in (books, best):
         assert free_of(world, each).min() >= 0
         for j in np.flatnonzero(each.option_J >= 0):
@@ -113,8 +114,8 @@ def test_the_search_ends_where_no_more_can_be_gained(world):
     books = listed(world)
     before = books.copied()
     enough_usd = float(books.value_J.sum())
-    room = Room.of(len(books.option_J))
-    improve(world.table, world.known, 500, 0.2, enough_usd, np.random.default_rng(1), books, before.copied(), room)
+    generator, room = np.random.default_rng(1), Room.of(len(books.option_J))
+    improve(world.table, world.known, 0, 500, 500, 0.2, enough_usd, generator, books, before.copied(), room)
     assert books.slot_J.tobytes() == before.slot_J.tobytes()
     assert books.option_J.tobytes() == before.option_J.tobytes()
 

@@ -94,7 +94,7 @@ def test_the_record_names_files_without_their_folders(tmp_path):
     environment = build_environment(load_scenario("tiny"))
     write_job_table(environment.jobs, environment.fleet, tmp_path / "jobs.csv")
     source = Source(scenario="tiny", jobs=str(tmp_path / "jobs.csv"))
-    assert open_scenario("tiny", None, None, tmp_path / "jobs.csv").jobs.source == "table"
+    assert open_scenario("tiny", jobs=tmp_path / "jobs.csv").jobs.source == "table"
     config = with_settings("masac", ClusterTask(sources=(source,)), ("epochs=1", *BRIEF[:5]))
     Trainer(config, config.open(), tmp_path / "run").run()
     meta = export_policy(tmp_path / "run", tmp_path / "net.npz")

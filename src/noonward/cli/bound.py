@@ -14,6 +14,7 @@ from noonward.cli.options import (
     Seed,
     executor_of,
     open_scenario,
+    print_notes,
     progress_bar,
 )
 
@@ -98,8 +99,7 @@ def bound(
         digits = 4 if metric.unit == "fraction" else 2
         interval = "" if low is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
         print(f"mean {metric.name}: {metric.value:,.{digits}f}{interval} {metric.unit}")
-    for note in notes:
-        print(f"note: {note}")
+    print_notes(notes)
 
 
 def _freedoms(

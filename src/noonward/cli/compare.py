@@ -26,6 +26,7 @@ from noonward.cli.options import (
     command_line,
     executor_of,
     open_scenario,
+    print_notes,
     print_table,
     print_text_table,
     progress_bar,
@@ -214,5 +215,4 @@ def print_comparison(found: Comparison) -> None:
         print(f"{len(summary.columns) - shown} more columns in the report and on a wider terminal")
     if foreseeing := [name for name, policy in found.policies.items() if "clairvoyant" in policy.roles]:
         print(f"note: {', '.join(foreseeing)} knows the future: a benchmark, no policy that can be run")
-    for note in found.notes:
-        print(f"note: {note}")
+    print_notes(found.notes)

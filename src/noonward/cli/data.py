@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noonward.cli.option_groups import option_groups
-from noonward.cli.options import Seed, open_scenario, print_table, require_cluster, stated_scenario, writable
+from noonward.cli.options import (
+    Seed,
+    open_scenario,
+    print_notes,
+    print_table,
+    require_cluster,
+    stated_scenario,
+    writable,
+)
 
 if TYPE_CHECKING:
     from noonward.model.cluster.scenario import Scenario
@@ -50,8 +58,7 @@ def signals(
     print_table(table)
     for check in signal_warnings(loaded):
         print(f"check: {check}")
-    for note in loaded.notes:
-        print(f"note: {note}")
+    print_notes(loaded.notes)
     if scenario is not None:
         _tried(scenario, signals=files)
 
@@ -127,8 +134,7 @@ def _tried(name: str, signals: list[Path] | None = None, jobs: Path | None = Non
     require_cluster(scenario, "noonward data ... --scenario")
     environment = build_environment(scenario)
     print(f"they serve scenario {scenario.name}: {describe_environment(environment)}")
-    for note in environment.notes:
-        print(f"note: {note}")
+    print_notes(environment.notes)
 
 
 @app.command()

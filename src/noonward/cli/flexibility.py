@@ -19,6 +19,7 @@ from noonward.cli.options import (
     executor_of,
     open_scenario,
     policy_list,
+    print_notes,
     print_text_table,
     progress_bar,
     require_cluster,
@@ -131,8 +132,7 @@ def event(
         print(sentence)
     print_text_table(event_table(found))
     print_text_table(site_table(found))
-    for note in notes:
-        print(f"note: {note}")
+    print_notes(notes)
     print(f"report:  {report}")
 
 
@@ -207,6 +207,5 @@ def flexibility(
         return
     print_text_table(grid.utility_page_table(found))
     print_text_table(grid.flexibility_table(found))
-    for note in notes:
-        print(f"note: {note}")
+    print_notes(notes)
     print(f"report:  {report}")

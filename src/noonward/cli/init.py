@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from noonward.cli.durations import duration
-from noonward.cli.options import FirstDay, LastDay
+from noonward.cli.options import FirstDay, LastDay, print_notes
 from noonward.units import HOUR_S, MINUTE_S
 
 
@@ -118,8 +118,7 @@ def init(
     print(f"written: {file}" + ("" if made.table is None else f", {made.table}"))
     print(f"{len(environment.jobs):,} jobs from {environment.start:%Y-%m-%d} on over {made.scenario.window_h} h, "
           f"{made.gpus:,} GPUs")  # fmt: skip
-    for note in made.notes:
-        print(f"note: {note}")
+    print_notes(made.notes)
     for misfit in made.left_out:
         print(f"left out: {misfit}")
     print(f"next: {made.next_command}")

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -366,6 +366,12 @@ def print_table(table: Table) -> None:
         endless = Console(width=10_000)
         console = Console(width=max(console.width, endless.measure(table).maximum))
     console.print(table)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Prints notes, a line each."""
+    for note in notes:
+        print(f"note: {note}")
 
 
 def print_text_table(shown: TextTable) -> None:

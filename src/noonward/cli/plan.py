@@ -13,6 +13,7 @@ from noonward.cli.options import (
     Seed,
     command_line,
     open_scenario,
+    print_notes,
     print_table,
     require_cluster,
     writable,
@@ -89,8 +90,7 @@ def plan(
             f"promise: load within the curves on {held.reference:.0%} of days; it was on {held.value:.1%} "
             f"({held.low:.1%} to {held.high:.1%}) of fresh sampled days: {kept}"
         )
-    for note in drawn.notes:
-        print(f"note: {note}")
+    print_notes(drawn.notes)
     for key, file in files.items():
         print(f"{key + ':':10s} {file}")
     print(f"figure:    {report}")

@@ -18,6 +18,7 @@ from noonward.cli.options import (
     SignalFiles,
     command_line,
     executor_of,
+    print_notes,
     print_table,
     print_text_table,
     progress_bar,
@@ -350,8 +351,7 @@ def fine_tuning(
         print_table(table)
     for line in findings(found):
         print(line)
-    for note in found.notes:
-        print(f"note: {note}")
+    print_notes(found.notes)
     for name, folder in records.items():
         print(f"records: {folder} ({name})")
     print(f"report:  {report}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noonward.cli.option_groups import option_groups
-from noonward.cli.options import stated_scenario
+from noonward.cli.options import print_notes, stated_scenario
 
 if TYPE_CHECKING:
     from noonward.model.cluster.scenario import Scenario
@@ -56,8 +56,7 @@ def check(*, scenario: Scenario) -> None:
         registered_policies([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
     environment = build_environment(scenario)
     print(f"{scenario.name}: valid. {find_kind(scenario.kind).part('describe')(environment)}")
-    for note in environment.notes:
-        print(f"note: {note}")
+    print_notes(environment.notes)
 
 
 @app.command()

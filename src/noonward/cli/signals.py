@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import FirstDay, LastDay
+from noonward.cli.options import FirstDay, LastDay, print_notes
 
 if TYPE_CHECKING:
     from noonward.model.signals import Signals
@@ -46,8 +46,7 @@ def show(
     if out is not None:
         write_signal_charts(loaded, out)
     _print(loaded)
-    for note in loaded.notes:
-        print(f"note: {note}")
+    print_notes(loaded.notes)
     if out is not None:
         print(f"picture: {out}")
 

@@ -13,6 +13,7 @@ from noonward.cli.options import (
     Out,
     Seed,
     open_scenario,
+    print_notes,
 )
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def simulate(
                 if isinstance(value, float)
                 else f"{key:24s} {value:>11,d}"
             )
-    for note in record.manifest["notes"]:
-        print(f"note: {note}")
+    print_notes(record.manifest["notes"])
     print(f"record: {record.folder}")
 
 

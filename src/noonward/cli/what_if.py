@@ -20,6 +20,7 @@ from noonward.cli.options import (
     executor_of,
     open_scenario,
     policy_list,
+    print_notes,
 )
 from noonward.units import HOUR_S
 
@@ -168,8 +169,7 @@ def _carry_out(
         print(line)
     for table in found.tables():
         print_text_table(table)
-    for note in found.notes:
-        print(f"note: {note}")
+    print_notes(found.notes)
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noonward.cli.durations import duration
-from noonward.cli.options import Json, Settings, SignalFiles, time_option
+from noonward.cli.options import Json, Settings, SignalFiles, print_notes, time_option
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ def when(
     if answer.interrupted is not None:
         _print_stops(found, answer.interrupted, _clock(timezone))
     _print(found, answer.here, weight, _clock(timezone), answer.places, answer.outlook)
-    for note in answer.notes:
-        print(f"note: {note}")
+    print_notes(answer.notes)
 
 
 def _clock(name: str) -> tzinfo:

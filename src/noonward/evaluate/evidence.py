@@ -17,7 +17,7 @@ SPANS: Final = {"w2022": "the year 2022", "train": "January 2021 to June 2023"}
 
 
 def one_window(comparison: Comparison) -> bool:
-    """Returns whether all environments have the same jobs of the same days, so that prices alone are drawn anew."""
+    """Returns whether all environments have the same jobs of the same days, so that only the prices are drawn again."""
     if len(comparison.bounds) == 1:
         return True
     jobs = getattr(comparison.scenario, "jobs", None)

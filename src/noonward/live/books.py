@@ -258,7 +258,7 @@ class Books:
         """Puts the jobs in sight back, and the scheduler's state and curves if they are of the same policy.
 
         Args:
-            anew: The scheduler begins again.
+            anew: The scheduler starts over.
         """
         store, world = self.store, self.world
         curves = {}

@@ -47,29 +47,20 @@ def write_sd3(folder) -> None:
     """Writes a Stable Diffusion 3.5 pipeline."""
     import torch
     from diffusers import (
-        AutoencoderKL,
         FlowMatchEulerDiscreteScheduler,
         SD3Transformer2DModel,
         StableDiffusion3Pipeline,
     )
     from transformers import ByT5Tokenizer, CLIPTextConfig, CLIPTextModelWithProjection, T5Config, T5EncoderModel
 
+    from noonward.live.edge.small_model import small_vae
+
     torch.manual_seed(0)
     clip = {"vocab_size": 384, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
     clip |= {"num_attention_heads": 2, "projection_dim": 32}
     StableDiffusion3Pipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(),
-        vae=AutoencoderKL(
-            sample_size=32,
-            block_out_channels=(4,),
-            layers_per_block=1,
-            latent_channels=4,
-            norm_num_groups=1,
-            use_quant_conv=False,
-            use_post_quant_conv=False,
-            shift_factor=0.06,
-            scaling_factor=1.5,
-        ),
+        vae=small_vae(latent_channels=4),
         text_encoder=CLIPTextModelWithProjection(CLIPTextConfig(**clip)),
         tokenizer=ByT5Tokenizer(model_max_length=77),
         text_encoder_2=CLIPTextModelWithProjection(CLIPTextConfig(**clip)),

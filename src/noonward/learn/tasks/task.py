@@ -28,7 +28,7 @@ class Engine(Protocol):
         """Executes choices."""
 
     def reset(self, row: int, environment: Any, seed: int) -> None:
-        """Starts a row again."""
+        """Restarts a row."""
 
     def state(self) -> dict[str, Any]:
         """Returns all that changes."""

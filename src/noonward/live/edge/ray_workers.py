@@ -69,7 +69,7 @@ class RayWorkers:
         self._facts: dict[int, Facts] = {}
         self._group: Any = None
         self._watch: RayWatch | None = None
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         """Held around calls of Ray: one that meets Ray's end ends this process."""
         self._thread = ThreadPoolExecutor(1, "ray-restart")
         """Where Ray is started again. The thread stays: Ray's processes are killed when the thread ends that began

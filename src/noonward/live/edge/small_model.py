@@ -62,6 +62,23 @@ def write_small_model(folder: Path, *, seed: int = 0) -> None:
         scheduler.save_pretrained(part / "scheduler")
 
 
+def small_vae(*, latent_channels: int) -> Any:
+    """Returns an image autoencoder of a few random weights, as Flux and Stable Diffusion 3.5 have them."""
+    from diffusers import AutoencoderKL
+
+    return AutoencoderKL(
+        sample_size=32,
+        block_out_channels=(4,),
+        layers_per_block=1,
+        latent_channels=latent_channels,
+        norm_num_groups=1,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+        shift_factor=0.06,
+        scaling_factor=1.5,
+    )
+
+
 def write_small_flux(folder: Path, *, seed: int = 0) -> None:
     """Writes a Flux pipeline of a few thousand random weights, with its text encoders.
 
@@ -70,7 +87,7 @@ def write_small_flux(folder: Path, *, seed: int = 0) -> None:
         seed: Seed of the weights.
     """
     import torch
-    from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
+    from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
     from transformers import ByT5Tokenizer, CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
     with torch.random.fork_rng(), whole_folder(folder) as part:
@@ -78,17 +95,7 @@ def write_small_flux(folder: Path, *, seed: int = 0) -> None:
         t5 = T5Config(vocab_size=384, d_model=32, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
         made: Any = FluxPipeline(
             scheduler=FlowMatchEulerDiscreteScheduler(),
-            vae=AutoencoderKL(
-                sample_size=32,
-                block_out_channels=(4,),
-                layers_per_block=1,
-                latent_channels=1,
-                norm_num_groups=1,
-                use_quant_conv=False,
-                use_post_quant_conv=False,
-                shift_factor=0.06,
-                scaling_factor=1.5,
-            ),
+            vae=small_vae(latent_channels=1),
             text_encoder=CLIPTextModel(
                 CLIPTextConfig(
                     vocab_size=384,

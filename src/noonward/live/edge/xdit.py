@@ -35,7 +35,7 @@ class XDiT(Pipeline):
         self._size = size
 
     def left(self) -> None:
-        """Ends xfuser's groups, and the gang's with them, and loads the pipeline anew."""
+        """Ends xfuser's groups, and the gang's with them, and reloads the pipeline."""
         from xfuser.core.distributed import get_runtime_state
 
         if self._size > 1:

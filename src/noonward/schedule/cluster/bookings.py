@@ -195,7 +195,7 @@ def rebook(
     plan_J: Records,
     waiting_W: I8,
 ) -> None:
-    """Books every waiting job anew, one at a time beside the bookings of the others.
+    """Books every waiting job again, one at a time beside the bookings of the others.
 
     Jobs that are late while a run outlasts its booking are urgent: they come first, in the order of their arrival, and
     the bookings of the others give way to them. Else a large one could wait for ever: each time that a run takes its

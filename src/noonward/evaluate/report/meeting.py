@@ -1,7 +1,7 @@
 """The report for a meeting: one page that says what to adopt, with three pictures; methods are folded below.
 
-It holds no program and loads nothing, so it is small and prints well. ``report/page.py`` makes the page with every
-figure.
+It contains no JavaScript and makes no network requests, so it is small and prints well. ``report/page.py`` makes the
+page with all charts.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def test_the_commands_of_a_page_run(page: Path, noonward: CommandLine) -> None:
         if into:
             Path(into).write_text(answer.out, encoding="utf-8")
         if "standin" in line:
-            assert "stand-in" in answer.out
+            assert "are synthetic, not market data" in answer.out
 
 
 @pytest.mark.parametrize("block", blocks(ROOT / "docs" / "data.md", "yaml"))

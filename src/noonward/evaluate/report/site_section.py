@@ -128,7 +128,7 @@ def site_caption(comparison: Comparison, best: str) -> str:
         f"{spoken(comparison.reference)}; blue: fewer. Arrows lead from where jobs arrive to where {best} runs "
         "them, the thicker the more GPU-hours; the largest are shown. Where sites lie close together, some names are "
         "left out; the table has them all. "
-        "Means per environment."
+        "Means over the windows."
     )
 
 

@@ -117,7 +117,6 @@ class BidPrice(PartlyCompiledScheduler):
         jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
         suspends: bool = False,
     ) -> None:
-        # The plan reads as many hours whatever jobs come: else the longest one to come would be told by the reach.
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
             lookahead_h=0 if forecast.foresight else PRICED_H, levers=("suspend",) if suspends else (),

@@ -128,7 +128,6 @@ class BidPrice(PartlyCompiledScheduler):
         suspends: bool = False,
         peaks: bool = True,
     ) -> None:
-        # The plan reads as many hours whatever jobs come: else the longest one to come would be told by the reach.
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
             lookahead_h=0 if forecast.foresight else PRICED_H, levers=("suspend",) if suspends else (),

@@ -13,7 +13,7 @@ from noonward.data.events import INTERVAL_S
 from noonward.data.scenarios.load import load_scenario, with_files, with_settings
 from noonward.errors import ScenarioError
 from noonward.evaluate.events.flexibility import flexibility, flexibility_table, utility_page_table
-from noonward.evaluate.events.one import event_table, play_event
+from noonward.evaluate.events.one import event_figure, event_table, play_event
 from noonward.evaluate.events.play import (
     Case,
     PlayedRun,
@@ -184,7 +184,13 @@ def test_a_fleet_whose_run_times_are_learned_plays_events_by_limits(own):
     assert {row["USD per MWh"] for row in rows} == {UNDEFINED}
     assert "costs more, USD" in table.header
     assert not any(cell == "-0" for row in table.rows for cell in row)
-    first, second = event_words(found, drawn=True)
+    first, second, third = event_words(found, drawn=True)
+    held, capped = found.played["hold"], found.played["hold-cap"]
+    assert third.startswith(f"By what is done: starts wait ({held.delivered_mwh / held.asked_mwh:.0%} of the energy")
+    assert f"running jobs are capped ({capped.delivered_mwh / capped.asked_mwh:.0%} of the energy asked" in third
+    lines = {trace.name: trace for trace in event_figure(found).plot.data}
+    assert list(lines)[:2] == ["limit", "without the event"]
+    assert list(lines["limit"].y) == pytest.approx([base_kw(found), 0.75 * base_kw(found), 0.75 * base_kw(found)])
     assert first.startswith("The event: 2022-10-02 10:00 to 2022-10-02 11:00 UTC; drawn by the seed")
     base_S, asked_S, given_S = by_site(found)
     np.testing.assert_allclose(asked_S, 0.25 * base_S)
@@ -195,6 +201,11 @@ def test_a_fleet_whose_run_times_are_learned_plays_events_by_limits(own):
     priced = with_settings(played, ["economics.gpu_usd_per_hour=1.5"])
     assert worth_of_gpu_hour(priced) == 1.5
     assert missing(priced) == []
+
+
+def base_kw(found):
+    """Mean power of all sites without the event, kW."""
+    return by_site(found)[0].sum()
 
 
 def test_what_a_fleet_must_state_is_said(own):

@@ -1,5 +1,6 @@
 """EventResponse: limits are kept by holding, capping and suspending; without an event nothing changes."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,8 @@ from noonward.ledger.meters import interval_kw
 from noonward.model.cluster.event import GridEvent, SiteEvent
 from noonward.model.cluster.meter import Meter
 from noonward.schedule.cluster.event_response import EventResponse
-from noonward.schedule.policies import make_scheduler
+from noonward.schedule.cluster.slot_rules import LocalFcfs
+from noonward.schedule.policies import _packaged, make_scheduler, register, registered_policies, using
 
 FREE = "{interruptible: true, caps: zeus-v100-bert}"
 SETTINGS = (f"fleet.freedoms={{fine-tuning: {FREE}}}", "jobs.slack_ratio=8", "jobs.count=80")
@@ -138,6 +140,20 @@ def test_the_registry_makes_it_by_name():
         make_scheduler("event-response(base=cap-threshold)")
     with pytest.raises(ScenarioError, match="unknown policy"):
         make_scheduler("event-response(base=hope)")
+
+
+def test_it_rests_on_any_policy_that_a_user_can_name(tmp_path, monkeypatch):
+    (tmp_path / "mine_of_events.py").write_text("from noonward.schedule.cluster.slot_rules import LocalFcfs as Mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "event-response(base=mine_of_events:Mine)"
+    with using(_packaged().copy()):
+        register("my-own", LocalFcfs)
+        assert isinstance(make_scheduler("event-response(base=my-own)")._base, LocalFcfs)
+        assert isinstance(make_scheduler(name)._base, LocalFcfs)
+        sys.modules.pop("mine_of_events")
+        with pytest.raises(ScenarioError, match="a file may name registered policies only"):
+            registered_policies([name], "policies")
+        assert "mine_of_events" not in sys.modules
 
 
 def test_caps_are_lifted_after_the_event(world, ride):

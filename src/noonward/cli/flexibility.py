@@ -124,6 +124,7 @@ def event(
         command=command_line(),
         notes=notes,
         findings=said,
+        figures_first=True,
     )
     if json:
         print(to_json(found.metrics(), scenario=scenario.name, policy=found.policy, seed=seed, report=str(report)))

@@ -41,7 +41,7 @@ def _packaged() -> Registry:
             "studies-data/nets of the repository, or one of your own with files of 'noonward train --export' in them"
         )
     registry = Registry()
-    cluster.add_policies(registry, *(folder / "cluster" for folder in folders))
+    cluster.add_policies(registry, *(folder / "cluster" for folder in folders), find=find_policy)
     edge.add_policies(registry, *(folder / "edge" for folder in folders))
     return registry
 
@@ -224,6 +224,8 @@ def registered_policies(names: Iterable[str], where: str, kind: str | None = Non
     policies = []
     for name in names:
         try:
+            if ":" in name or ".npz" in name:  # also of a policy that another one rests on: it is made to be checked
+                raise ScenarioError(f"policy {name!r} names code or a file")
             policies.append(default_registry().find(name, kind))
         except ScenarioError as error:
             raise ScenarioError(

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from noonward.arrays import F8
 from noonward.data.events import INTERVAL_S
 from noonward.evaluate.events.flexibility import shown_hours, shown_notice
-from noonward.evaluate.events.play import Case, Played, PlayedRun, Ride, policy_of
+from noonward.evaluate.events.play import RAMP_S, Case, Played, PlayedRun, Ride, policy_of
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import DASHES, INK, PALE, POLICY_COLORS, lay_out
 from noonward.evaluate.table import UNDEFINED, Figure, TextTable
@@ -28,6 +28,13 @@ WAYS: Final[dict[str, tuple[Lever, ...]]] = {
     "all": LEVERS,
 }
 """Sets of levers that are compared, by name."""
+WAY_WORDS: Final = {
+    "hold": "starts wait",
+    "hold-suspend": "starts wait, running jobs are suspended",
+    "hold-cap": "starts wait, running jobs are capped",
+    "all": "all of these",
+}
+"""What is done, by set of levers."""
 SHOWN_H: Final = 2.0
 """Hours before and after the event that the picture shows."""
 
@@ -167,27 +174,38 @@ def event_figure(found: OneEvent) -> Figure:
     begin, end = (zero + timedelta(seconds=each) for each in (found.start_s, end_s))
     figure.add_vrect(x0=begin, x1=end, fillcolor=PALE, opacity=0.35, line_width=0, layer="below")
     in_event = slice(round(found.start_s / INTERVAL_S), round(end_s / INTERVAL_S))
-    target_kw = (1 - found.case.cut) * float(found.ride.kw_SN[:, in_event].mean(axis=1).sum())
+    baseline_kw = float(found.ride.kw_SN[:, in_event].mean(axis=1).sum())
+    target_kw = (1 - found.case.cut) * baseline_kw
+    fallen = zero + timedelta(seconds=found.start_s + min(RAMP_S, found.case.hours * HOUR_S / 2))
     figure.add_scatter(
-        x=[begin, end], y=[target_kw] * 2, mode="lines", name="target", line={"color": INK, "dash": "dash", "width": 1}
+        x=[begin, fallen, end], y=[baseline_kw, target_kw, target_kw], mode="lines", name="limit",
+        line={"color": INK, "dash": "dash", "width": 1},
+    )  # fmt: skip
+    figure.add_annotation(
+        x=begin + (end - begin) / 2, y=target_kw, yshift=-36, showarrow=False, text=f"limit: {target_kw:,.3g} kW"
     )
-    lines = {"without the event": found.ride.kw_SN, **found.kw_SN}
-    for n, (way, kw_SN) in enumerate(lines.items()):
-        color = INK if way not in found.kw_SN else POLICY_COLORS[(n - 1) % len(POLICY_COLORS)]
-        figure.add_scatter(
-            x=times,
-            y=kw_SN[:, rows].sum(axis=0),
-            mode="lines",
-            name=way,
-            line={"color": color, "shape": "hv", "width": 2, "dash": DASHES[n % len(DASHES)]},
-        )
-    lay_out(figure, 440, legend="right")
+    kw_of = {way: kw_SN[:, rows].sum(axis=0) for way, kw_SN in found.kw_SN.items()}
+    same = [way for way in kw_of if way != "all" and np.array_equal(kw_of[way], kw_of["all"])]
+    whole = WAY_WORDS["all"] if not same else f"{WAY_WORDS['all']} (the same as: {WAY_WORDS[same[-1]]})"
+    lines = {"without the event": found.ride.kw_SN[:, rows].sum(axis=0)}
+    lines |= {WAY_WORDS[way]: kw_N for way, kw_N in kw_of.items() if way != "all" and way not in same}
+    lines[whole] = kw_of["all"]
+    for n, (name, kw_N) in enumerate(lines.items()):
+        drawn = name in ("without the event", whole)
+        line = {
+            "color": INK if n == 0 else POLICY_COLORS[0 if name == whole else n],
+            "shape": "hv",
+            "width": 3 if drawn else 1.5,
+            "dash": "solid" if drawn else DASHES[n],
+        }
+        figure.add_scatter(x=times, y=kw_N, mode="lines", name=name, line=line)
+    lay_out(figure, 460, legend="above")
     figure.update_xaxes(title_text="time (UTC)")
     figure.update_yaxes(title_text="power of all sites (kW)", rangemode="tozero")
     return Figure(
         name="event",
         title="Power during the event",
-        caption="Five-minute means. Shaded: the event; the limit falls over its first quarter of an hour. hold, "
-        "suspend, cap: what may be done.",
+        caption="Five-minute means of all sites. Shaded: the event. Each site has a limit of its own; dashed is their "
+        "sum.",
         plot=figure,
     )

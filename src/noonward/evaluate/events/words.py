@@ -11,7 +11,7 @@ from noonward.data.events import INTERVAL_S
 from noonward.data.jobs.dated import job_rows
 from noonward.evaluate.answer import digits_of
 from noonward.evaluate.events.flexibility import shown_hours
-from noonward.evaluate.events.one import OneEvent
+from noonward.evaluate.events.one import WAY_WORDS, OneEvent
 from noonward.evaluate.events.play import RAMP_S
 from noonward.evaluate.knowing import told
 from noonward.evaluate.table import UNDEFINED, TextTable
@@ -76,7 +76,22 @@ def event_words(found: OneEvent, drawn: bool) -> list[str]:
         f"less. With all levers the fleet gives {_kw(float(given_S.sum()))} ({share:.0%}) for "
         f"{shown_hours(found.case.hours)}; {max(0.0, each.lost_gpu_hours):,.0f} GPU-hours of work are put off, and "
         f"{late}.",
+        *_ways_words(found),
     ]
+
+
+def _ways_words(found: OneEvent) -> list[str]:
+    """Returns what each set of levers gives and puts off, in a sentence; nothing where all give the same."""
+    given = [(each.delivered_mwh, each.lost_gpu_hours) for each in found.played.values()]
+    if len(set(given)) == 1:
+        return []
+    said = (
+        f"{WAY_WORDS[way]} ({each.delivered_mwh / each.asked_mwh:.0%} of the energy asked, "
+        f"{max(0.0, each.lost_gpu_hours):,.0f} GPU-hours put off)"
+        for way, each in found.played.items()
+        if way != "all" and each.asked_mwh > 0
+    )
+    return [f"By what is done: {'; '.join(said)}."]
 
 
 def _kw(power_kw: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -142,6 +143,7 @@ def write_tables(
     command: str,
     notes: Sequence[str] = (),
     findings: Sequence[str] = (),
+    figures_first: bool = False,
 ) -> Path:
     """Writes tables and figures as one HTML file that loads nothing from anywhere.
 
@@ -154,17 +156,18 @@ def write_tables(
         command: The command that made it.
         notes: Notes on the data.
         findings: What was found, a sentence or two each.
+        figures_first: Whether figures stand above the tables.
 
     Returns:
         The file.
     """
+    parts = [[table_html(table) for table in tables], _figures(figures, 0)]
     found = "".join(f"<li>{prose(each)}</li>" for each in findings)
     body = [
         f"<h1>{escape(title)}</h1>\n<p>{prose(lead)}</p>",
         notes_html(notes),
         f"<h2>Findings</h2>\n<ul>{found}</ul>" if found else "",
-        *(table_html(table) for table in tables),
-        *_figures(figures, 0),
+        *itertools.chain(*(parts[::-1] if figures_first else parts)),
         f"<h2>How to reproduce this</h2>\n<pre>{escape(command)}</pre>",
     ]
     return write_page(title, "\n".join(part for part in body if part), path)

@@ -56,7 +56,8 @@ FORESEEN: Final = tuple(kind for kind in get_args(ForecastKind) if Forecast(kind
 """Forecasts that are made from the true future."""
 NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
-BaseName = Annotated[str, Field(description="policy of protocol each-slot")]
+Find = Callable[[str, str], Policy]
+BaseName = Annotated[str, Field(description="policy of protocol each-slot, by its name, module:Class or file")]
 Followed = Literal["hold", "hold-cap", "hold-suspend", "all"]
 FOLLOWED: Final[dict[Followed, tuple[Lever, ...]]] = {
     "hold": ("hold",), "hold-cap": ("hold", "cap"), "hold-suspend": ("hold", "suspend"), "all": LEVERS,
@@ -87,12 +88,18 @@ PUBLISHED: Final[ForecastKind] = "published+regression"
 """Forecast of the planners whose short names end in ``-published``: it serves any zone."""
 
 
-def add_policies(registry: Registry, *nets: Path) -> None:
-    """Adds the package's policies for cluster scenarios, and trained ones of further folders."""
+def add_policies(registry: Registry, *nets: Path, find: Find | None = None) -> None:
+    """Adds the package's policies for cluster scenarios, and trained ones of further folders.
+
+    Args:
+        registry: Where to.
+        nets: Folders of trained policies.
+        find: Finds the policy that another one rests on, by its name and kind; None: this registry does.
+    """
     _add_slot_rules(registry)
     _add_bookers(registry)
     _add_bending(registry)
-    _add_event_response(registry)
+    _add_event_response(registry, registry.find if find is None else find)
     _add_preempting(registry)
     _add_routers(registry)
     _add_weighed(registry)
@@ -297,11 +304,11 @@ def wait_awhile(
     return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
 
 
-def _add_event_response(registry: Registry) -> None:
-    """Adds what follows grid events on top of a policy of the same registry."""
+def _add_event_response(registry: Registry, find: Find) -> None:
+    """Adds what follows grid events on top of another policy."""
 
     def make(base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss") -> Scheduler:
-        return EventResponse(registry.find(base, "cluster").make(), FOLLOWED[levers], order)
+        return EventResponse(find(base, "cluster").make(), FOLLOWED[levers], order)
 
     def describe(base: str, levers: str, order: str) -> str:
         return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."

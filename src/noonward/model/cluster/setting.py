@@ -18,6 +18,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.pue import PueByHour
 from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.cluster.solar import SolarByHour
+from noonward.model.cluster.tenant import Tenants
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
@@ -52,6 +53,7 @@ class Setting:
         plants: Output of the plants that sites have contracts for, or None where no site has one.
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
+        tenants: Quotas and fair shares of tenants, which limit every start; None where none are stated.
     """
 
     scenario: str
@@ -71,6 +73,7 @@ class Setting:
     withheld: Withheld | None = None
     solar: SolarByHour | None = None
     plants: SolarByHour | None = None
+    tenants: Tenants | None = None
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Needs:
             decide by the length of ``view.forecast_KSL``.
         samples: It plans with jobs drawn from ``brief.sample_jobs``.
         allocate: It is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival).
-        finished: It is told (ASK_FINISHED) when a job finishes (protocol on-arrival).
+        finished: It is called (ASK_FINISHED) when a job finishes (protocol on-arrival).
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.

@@ -66,8 +66,8 @@ class BidPrice(PartlyCompiledScheduler):
     the workload's statistics (never the environment's own), under the forecast in force. They are improved every hour
     from where they stood and averaged over the steps; then every job that has not started is booked again.
 
-    The horizon moves with the clock. The next 240 hours have prices; an hour that comes into sight starts from the
-    price a day before it, and runs that reach behind the horizon pay the prices of its last day once more. A start is
+    The horizon moves with time. The next 240 hours have prices; an hour that comes into sight starts from the
+    price a day before it, and beyond the horizon the prices of its last day repeat. A start is
     planned within the horizon. The jobs to come are a sampled week (or the window, where it is shorter) that repeats;
     in every round few of them stand for all, so that an hour costs the same in a window of any length.
 
@@ -261,7 +261,7 @@ class BidPrice(PartlyCompiledScheduler):
         return self._reach(view, prices, max(longest_h, booked_h))
 
     def _reach(self, view: ClusterView, prices: Prices, longest_h: float) -> Prices:
-        """Lets prices and books reach behind the horizon as far as a run of some hours, and returns the prices."""
+        """Extends prices and books beyond the horizon by a run of some hours, and returns the prices."""
         hours = PRICED_H + int(np.ceil(longest_h)) + 2
         if hours > prices.paid_SR.shape[1]:
             sites = len(prices.price_SH)

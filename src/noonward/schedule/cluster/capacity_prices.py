@@ -146,7 +146,7 @@ def start_range_s(view: ClusterView, job: int, s: int, d: int, from_s: float, la
 
 @kernel(inline=True, allocates=False)
 def is_late(view: ClusterView, job: int, s: int, from_s: float, last_s: float) -> bool:
-    """Returns whether a job may be late and can be in time nowhere; arguments as in ``start_range_s``."""
+    """Returns whether a job may be late and cannot start on time anywhere; arguments as in ``start_range_s``."""
     if view.run_1[0].late_until_s == -np.inf:
         return False
     for d in range(view.site_S.shape[0]):
@@ -162,8 +162,8 @@ def describe(
 ) -> None:
     """Writes what running a job at every site takes and earns.
 
-    A job that can be in time nowhere, and may be late, is to start at once, wherever it fits. Of a job whose run time
-    is learned, what it earns, takes and costs is reckoned with what it is expected to take of the time told.
+    A job that cannot start on time anywhere, and may be late, starts at the earliest free slot. Of a job whose run
+    time is learned, what it earns, takes and costs is reckoned with what it is expected to take of the time told.
 
     Args:
         view: View.

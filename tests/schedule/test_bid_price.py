@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from noonward.data.environments import build_environment, build_environments
+from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief, Needs
 from noonward.engine.cluster.engine import ClusterEngine
@@ -19,6 +19,7 @@ from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
 from noonward.model.cluster.expected import WeightedJobs
 from noonward.model.cluster.jobs import Jobs
+from noonward.runtime.by_kind import build_environments
 from noonward.schedule.cluster.bid_price import STRETCH_H, BidPrice
 from noonward.schedule.cluster.bookings import _best_room
 from noonward.schedule.cluster.capacity_prices import OPTION, PRICED_H, best_start, describe, sum_up, sum_up_energy

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,22 @@ FREED = ("tiny", "--set", "fleet.freedoms.fine-tuning.interruptible=true", "--fr
 MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", "-n", 1)
 
 
+def metered() -> tuple[object, ...]:
+    """A site with a meter, a tariff, all devices, a contract and an event."""
+    hours = (
+        f"{datetime(2022, 1, 1, tzinfo=UTC) + timedelta(hours=h):%Y-%m-%dT%H:%MZ},0.5" for h in range(-48, 400 * 24)
+    )
+    Path("sun.csv").write_text("time,share\n" + "\n".join(hours) + "\n", encoding="utf-8")
+    settings = (
+        "fleet.tariffs={t: {demand: [{usd_per_kw_month: 10}]}}",
+        "fleet.sites.0.meter={tariff: t, connection_kw: 1}",
+        "fleet.sites.0.behind_meter={battery: {kw: 0.2, kwh: 0.8}, solar: {kw: 0.3, profile: sun.csv}}",
+        "fleet.sites.0.ppa={kw: 1, profile: sun.csv, usd_per_mwh: 40}",
+        "events=[{site: north, start_h: 3, hours: 2, baseline_kw: 0.5, cut: 0.5, usd_per_mwh: 100}]",
+    )
+    return ("tiny", "-n", 1, *(word for each in settings for word in ("--set", each)))
+
+
 def test_figures_of_compare(noonward: CommandLine) -> None:
     log = ["submit_time,origin,gpus,duration_s,limit_s,slack_s,state"]
     log += [f"2022-05-02T{hour:02d}:00:00Z,north,1,1800,7200,3600,{['done', 'failed'][hour % 2]}" for hour in range(20)]
@@ -100,6 +116,7 @@ def test_figures_of_compare(noonward: CommandLine) -> None:
         noonward(
             "compare", "tiny", "-n", 1, "--set", "goal=least-cost", "--policies", "random", "--no-report", "--json"
         ),
+        noonward("compare", *metered(), "--policies", "random", "--no-report", "--json"),
         noonward("compare", *DVFS, "--policies", "dp", "--no-report", "--json"),
         noonward("compare", *MIXED, "--policies", "uniform", "--no-report", "--json"),
     ]

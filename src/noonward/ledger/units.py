@@ -16,6 +16,8 @@ _UNITS: Final = (
     ("usd_per_unit", "USD/unit"),
     ("g_per_unit", "gCO2/unit"),
     ("gpu_hours", "GPU h"),
+    ("usd_per_mwh", "USD/MWh"),
+    ("_mwh", "MWh"),
     ("_kwh", "kWh"),
     ("_kw", "kW"),
     ("_usd", "USD"),

@@ -209,7 +209,7 @@ def _saved(best: Choice, other: Choice) -> str:
     """Returns how much less, or more, a choice costs and emits than another, in words."""
     parts = []
     for value, base, unit in ((best.usd, other.usd, "USD"), (best.kg, other.kg, "kg CO2")):
-        share = f" ({abs(base - value) / base:.0%})".replace("%", " %") if base > 0 and value >= 0 else ""
+        share = f" ({abs(base - value) / base:.0%})" if base > 0 and value >= 0 else ""
         parts.append(f"{abs(base - value):,.2f} {unit}{share} {'less' if value <= base else 'more'}")
     return " and ".join(parts)
 
@@ -234,7 +234,7 @@ def _charts(found: Advice, clock: tzinfo, places: Sequence[Place], seen: Outlook
     ends = [seen.start + timedelta(hours=hours) * share for share in (0.0, 0.5, 1.0)]
     for k, (what, unit) in enumerate((("price", "USD/MWh"), ("carbon intensity", "g CO2/kWh"))):
         low, high = scale(seen.value_KZH[k])
-        print(f"{what}, {unit}".ljust(label + 2 + columns) + "  least to most")
+        print(f"{what}, {unit}".ljust(label + 2 + columns) + "  minimum to maximum")
         for z, name in enumerate(seen.zones):
             value_H = seen.value_KZH[k, z]
             drawn = strip(in_columns(np.repeat(value_H, wide), columns), low, high)

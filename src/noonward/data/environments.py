@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -154,18 +154,6 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         ),
         details=job_rows(scenario.jobs).details[jobs.row_J] if isinstance(scenario.jobs, JobTable) else None,
     )
-
-
-def build_environments(scenario: Scenario, count: int, seed: int = 0) -> Iterator[Environment]:
-    """Yields the first environments of a scenario.
-
-    Raises:
-        ScenarioError: The count is not positive, or as ``build_environment``.
-    """
-    if count < 1:
-        raise ScenarioError(f"{count} environments were asked for; ask for at least 1")
-    for index in range(count):
-        yield build_environment(scenario, index, seed)
 
 
 def describe_environment(environment: Environment) -> str:

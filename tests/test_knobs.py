@@ -95,6 +95,14 @@ NOT_TURNED = {
         ),
         "what may be done to running jobs, which policies treat as unbreakable (tests/bound/test_freedoms.py)",
     ),
+    **dict.fromkeys(
+        (
+            *(f"Failures.{name}" for name in ("per_gpu_hour", "retries", "share", "at", "recorded")),
+            *(f"{name}.failures" for name in ("JobTable", "FineTuningJobs", "PoissonJobs", "MixedJobs", "ShapedJobs")),
+            "PaperStreamJobs.failures",
+        ),
+        "failures of running jobs, which change no draw but their own (tests/engine/test_failures.py)",
+    ),
     "Lateness.usd_per_gpu_hour": "goes with rule wait (tests/engine/test_lateness.py)",
     "Lateness.overtime_h": "goes with rule wait (tests/engine/test_lateness.py)",
     "Knowledge.run_time": "changes what is shown, not the draws (tests/engine/test_told_run_times.py)",

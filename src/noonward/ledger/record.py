@@ -133,6 +133,9 @@ def environment_digest(environment: Environment) -> str:
         arrays.append(environment.caps.gpus_SH)
     if environment.events:
         digest.update(repr(environment.events).encode())
+    if environment.failures is not None:
+        digest.update(b"failures")
+        arrays.append(environment.failures.table_JX)
     for array in arrays:
         add_array(digest, array)
     return digest.hexdigest()[:16]

@@ -20,7 +20,7 @@ $(VENV)/.dev: $(VENV)/.demo
 	touch $@
 
 demo: $(VENV)/.demo
-	$(BIN)/noonward warmup fine-tuning
+	$(BIN)/noonward compile fine-tuning
 	$(BIN)/noonward compare fine-tuning
 
 test: $(VENV)/.dev

@@ -46,6 +46,7 @@ NOT_TURNED = {
     "Constraints.p99_latency_s": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.queue_max": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.power_cap_w": "held against results (tests/evaluate/test_service_tables.py)",
+    "Scenario.forecast_h": "what schedulers are told (tests/decision/test_reach.py)",
     "Scenario.windows": "goes with dated jobs and signal files (tests/evaluate/test_windows.py)",
     **dict.fromkeys(
         ("GeneratedSignals.day_ahead", "SignalFiles.day_ahead"),

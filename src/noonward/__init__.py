@@ -1,6 +1,6 @@
 """Noonward: run AI work where and when power is clean and cheap.
 
-The names one needs to write a scheduler, run it and compare it stand here; they load when they are first used.
+Public names for writing, running and comparing schedulers; each loads when it is first used.
 """
 
 from __future__ import annotations

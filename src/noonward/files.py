@@ -1,4 +1,4 @@
-"""Files and folders that are written whole or not at all, arrays in files, locks on folders, safe names for files."""
+"""Files and folders that are written atomically, arrays in files, locks on folders, safe names for files."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ IMPORT = [
     (text(SACCT), BERLIN, "header and no job"),
     (text(SACCT + RAN), ["import", "bad.csv"], "--timezone"),
     (text(SACCT + RAN), ["import", "bad.csv", "--timezone", "Mars/Base"], "Mars/Base"),
-    (text(SACCT + RAN.replace("10-02T08", "13-02T08")), BERLIN, "not a time of the calendar"),
+    (text(SACCT + RAN.replace("10-02T08", "13-02T08")), BERLIN, "not a valid date or time"),
     (text(SACCT + RAN.replace("3600", "an hour")), BERLIN, "an hour"),
     (text(SACCT + RAN.replace("gres/gpu=2", "cpu=2")), BERLIN, "no job with GPUs that ran"),
     (text(SACCT.replace("|AllocTRES", "|Tres") + RAN), BERLIN, "AllocTRES"),
@@ -130,10 +130,10 @@ USED = [
     (None, ["compare", MINE, "--history", "nowhere.csv"], GONE),
     (without("start_time"), ["compare", MINE, "--policies", "what-happened,local-fcfs"], "column 'start_time'"),
     (None, ["compare", MINE, "--policies", "bid-price(forecast=learned, net=mine)"], "no forecast named 'mine'"),
-    (None, ["data", "jobs", "nowhere.csv", "--scenario", MINE], MISSING),
-    (changed("origin", "paris"), ["data", "jobs", "jobs.csv", "--scenario", MINE], "'paris'"),
-    (text(PRICES.replace("DE", "FR")), ["data", "signals", "bad.csv", "--scenario", MINE], "DE"),
-    (text(PRICES.replace("50", "many")), ["data", "signals", "bad.csv"], "many"),
+    (None, ["data", "check", "nowhere.csv", "--scenario", MINE], MISSING),
+    (changed("origin", "paris"), ["data", "check", "jobs.csv", "--scenario", MINE], "'paris'"),
+    (text(PRICES.replace("DE", "FR")), ["data", "check", "bad.csv", "--scenario", MINE], "DE"),
+    (text(PRICES.replace("50", "many")), ["data", "check", "bad.csv"], "many"),
 ]
 FORECAST = [
     (None, ["fit-forecast", "my net", "--signals", "signals.csv"], "'my net'"),

@@ -220,8 +220,7 @@ def test_a_scenario_file_cannot_name_code(noonward: CommandLine, key: str, name:
         ("compare", "tiny", "--jobs"),
         ("compare", "tiny", "--signals"),
         ("bound", "tiny", "--jobs"),
-        ("data", "signals"),
-        ("data", "jobs"),
+        ("data", "check"),
     ],
 )
 def test_missing_file(noonward: CommandLine, command: tuple[str, ...]) -> None:
@@ -266,5 +265,5 @@ def test_scenario_without_a_known_bound(noonward: CommandLine) -> None:
 
 def test_a_job_table_of_another_fleet_says_how_to_name_its_scenario(noonward: CommandLine) -> None:
     assert noonward("data", "generate", "tiny", "--out", "made").code == 0
-    refused(noonward("data", "jobs", "made/jobs.csv"), "'south'", "--scenario fleet.yaml")
-    assert noonward("data", "jobs", "made/jobs.csv", "--scenario", "tiny").code == 0
+    refused(noonward("data", "check", "made/jobs.csv"), "'south'", "--scenario fleet.yaml")
+    assert noonward("data", "check", "made/jobs.csv", "--scenario", "tiny").code == 0

@@ -156,8 +156,8 @@ def test_generated_files_give_the_same_run_as_the_scenario_they_came_from(noonwa
     assert [run.code for run in runs] == [0, 0]
     done = [{f["name"]: f["value"] for f in json.loads(run.out)["figures"]}["done/local-fcfs"] for run in runs]
     assert done[0] > 0
-    assert noonward("data", "jobs", "files/jobs.csv", "--scenario", "tiny").out.startswith("job table: 32 jobs")
-    assert "CA-ON" in noonward("data", "signals", "files/signals.csv").out
+    assert noonward("data", "check", "files/jobs.csv", "--scenario", "tiny").out.startswith("job table: 32 jobs")
+    assert "CA-ON" in noonward("data", "check", "files/signals.csv").out
 
 
 def test_a_scenario_shown_is_a_scenario_file(noonward: CommandLine) -> None:

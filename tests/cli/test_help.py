@@ -29,7 +29,7 @@ def test_a_command_understands_its_examples(words: str) -> None:
 
 
 def test_summaries_fit_eighty_columns(noonward) -> None:
-    for words in ((), ("live",), ("live", "token"), ("reproduce",), ("scenario",), ("data",), ("signals",), ("edge",)):
+    for words in ((), ("live",), ("live", "token"), ("reproduce",), ("scenario",), ("data",), ("edge",)):
         lines = noonward(*words, "-h").out.splitlines()
         assert max(map(len, lines)) <= 80
         assert not [line for line in lines if line.endswith("...") and "Usage" not in line]
@@ -46,3 +46,31 @@ def test_a_duration_reaches_the_command(noonward) -> None:
     answer = noonward("when", "--gpus", 1, "--hours", "6y", "--by", "2026-11-24", "--zones", "DE")
     assert answer.code == 2
     assert "'6y' is not a duration" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("plan", "capacity-plan"),
+        ("warmup", "compile"),
+        ("data signals", "data check"),
+        ("data jobs", "data check"),
+        ("signals show", "data show"),
+    ],
+)
+def test_former_names_of_commands_still_work(noonward, former: str, now: str) -> None:
+    shown, expected = (noonward(*words.split(), "-h") for words in (former, now))
+    assert (shown.code, expected.code) == (0, 0)
+    assert shown.out.splitlines()[2:] == expected.out.splitlines()[2:]
+    assert former.split()[0] == "data" or former not in noonward("-h").out.split()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("when", "--gpus", 1, "--hours", "6h", "--by", "2026-11-24", "--now", "2026-11-23"), ("advise", "--slurm")],
+)
+def test_a_scenario_is_an_argument_or_an_option_and_not_both(noonward, command: tuple[object, ...]) -> None:
+    answers = [noonward(*command, *given) for given in (("no.yaml",), ("--fleet", "no.yaml"))]
+    assert [("no.yaml does not exist" in each.err, each.code) for each in answers] == [(True, 2)] * 2
+    twice = noonward(*command, "no.yaml", "--fleet", "own.yaml")
+    assert (twice.code, "the scenario is given twice (no.yaml, --fleet own.yaml)" in twice.err) == (2, True)

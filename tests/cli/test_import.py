@@ -56,7 +56,7 @@ def test_files_of_several_publishers_become_one_of_each_kind(noonward: CommandLi
     ]  # fmt: skip
     assert "prices in EUR became USD at 1.1 USD for one EUR" in answer.out
     assert "dropped 1: no GPU" in answer.out
-    assert noonward("data", "signals", "mine/signals.csv").code == 0
+    assert noonward("data", "check", "mine/signals.csv").code == 0
 
 
 def test_an_import_may_hide_who_asked_and_say_what_class_a_job_is_of(noonward: CommandLine) -> None:
@@ -141,7 +141,7 @@ def test_marginal_and_average_carbon_are_not_mixed(noonward: CommandLine, files:
     again = noonward("import", "DE.csv", "mine/signals.csv")
     assert (again.code, "two kinds (DE.csv average, signals.csv marginal)" in " ".join(again.err.split())) == (2, True)
     note = "carbon intensities of two kinds are mixed (DE.csv average, signals.csv marginal)"
-    assert note in " ".join(noonward("data", "signals", "DE.csv", "mine/signals.csv").out.split())
+    assert note in " ".join(noonward("data", "check", "DE.csv", "mine/signals.csv").out.split())
 
 
 BAD = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n" + "".join(
@@ -186,10 +186,10 @@ def test_without_a_folder_nothing_is_written(noonward: CommandLine, files: list[
 
 
 def test_signal_files_of_publishers_serve_commands_as_they_are(noonward: CommandLine, files: list[str]) -> None:
-    answer = noonward("data", "signals", "DE.csv")
+    answer = noonward("data", "check", "DE.csv")
     assert answer.code == 0
     assert "50% of the hours are the publisher's estimates" in answer.out
-    answer = noonward("data", "signals", "prices.csv")
+    answer = noonward("data", "check", "prices.csv")
     assert answer.code == 2
     assert "noonward import prices.csv --fx EUR=RATE --out FOLDER" in answer.err
 

@@ -50,12 +50,12 @@ BAD = {
     "class that the fleet lacks": (f"{FLEET} --class big", "no class of jobs 'big'"),
     "fleet of edge servers": (instead(FLEET, "tiny", "edge-inference"), "kind"),
     "unknown fleet": (instead(FLEET, "tiny", "tyni"), "tyni"),
-    "picture of an unknown kind": ("signals show hours.csv --out p.png", "is written as .html or .svg"),
-    "picture of an unknown zone": ("signals show hours.csv --zones XX --out p.svg", "zone 'XX' has no row"),
-    "days outside the file": ("signals show hours.csv --from 2023-01-01 --out p.svg", "2023"),
-    "days in the wrong order": ("signals show hours.csv --from 2022-05-03 --to 2022-05-01 --out p.svg", "before"),
-    "no file to show": ("signals show nothing.csv --out p.svg", "there is no file nothing.csv"),
-    "unknown format to show": ("signals show hours.csv --format aemoo --out p.svg", "format 'aemoo' is unknown"),
+    "picture of an unknown kind": ("data show hours.csv --out p.png", "is written as .html or .svg"),
+    "picture of an unknown zone": ("data show hours.csv --zones XX --out p.svg", "zone 'XX' has no row"),
+    "days outside the file": ("data show hours.csv --from 2023-01-01 --out p.svg", "2023"),
+    "days in the wrong order": ("data show hours.csv --from 2022-05-03 --to 2022-05-01 --out p.svg", "before"),
+    "no file to show": ("data show nothing.csv --out p.svg", "there is no file nothing.csv"),
+    "unknown format to show": ("data show hours.csv --format aemoo --out p.svg", "format 'aemoo' is unknown"),
     "a curve of a scenario without prices": ("trade-off dvfs-training", "no prices with a carbon price"),
     "carbon prices in words": ("trade-off tiny --carbon-prices low,high", "'low,high' is no list of numbers"),
     "a curve of one point": ("trade-off tiny --carbon-prices 100", "give at least two, each once"),
@@ -73,7 +73,7 @@ BAD = {
     "records in a file": ("trade-off tiny --out hours.csv", "hours.csv"),
     "bound of no time": ("compare tiny --bound-seconds 0", "give a finite number above 0"),
     "today's policy unknown": ("compare tiny --today fifo-local", "fifo-local"),
-    "a folder that is a file": ("signals show hours.csv --out hours.csv/p.svg", "hours.csv"),
+    "a folder that is a file": ("data show hours.csv --out hours.csv/p.svg", "hours.csv"),
 }
 """Commands and what their message says."""
 

@@ -151,7 +151,7 @@ POLICIES = [
 PLACES = [
     (["compare", "tiny", "--out", "q4.csv"], "q4.csv looks like a file, but a folder is meant"),
     (["simulate", "tiny", "--policy", "random", "--out", "/proc/x"], "/proc/x cannot be written"),
-    (["plan", "load-shaping", "--out", "taken"], "taken is a file, not a folder"),
+    (["capacity-plan", "load-shaping", "--out", "taken"], "taken is a file, not a folder"),
     (["data", "generate", "tiny", "--out", "taken/below"], "taken is a file, not a folder"),
     (["train", "tiny", "--out", "q4.npz"], "looks like a file"),
     (["reproduce", "dvfs-training", "--out", "q4.html"], "looks like a file"),

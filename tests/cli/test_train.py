@@ -93,7 +93,7 @@ def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, m
         (["tiny", "--set", "usd_weight=inf"], "usd_weight is 'inf'; it must be a finite number"),
         (["dvfs-training"], "no utility to learn from"),
         (
-            ["dvfs-training", "--set", "reward=energy", "--scenario-set", "constraints.mean_latency_s=3600"],
+            ["dvfs-training", "--set", "reward=energy", "--set", "constraints.mean_latency_s=3600"],
             "limits mean_latency_s, but masac learns from rewards alone",
         ),
         (["dvfs-training", "--set", "reward=energy", "--set", "usd_weight=1"], "has no signals, so neither price"),
@@ -110,7 +110,7 @@ def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, m
         (["tiny", "--set", "device=banana"], "device is 'banana', which cannot be used here"),
         (["tiny", "--set", "seed=1", "--seed", "2"], "seed is given twice"),
         (["tiny", "--set", "gamma=0.9", "--set", "gamma=0.8"], "gamma is given twice"),
-        (["tiny", "--set", "jobs.count=3"], "values of the scenario are set by --scenario-set"),
+        (["tiny", "--hyper", "jobs.count=3"], "values of the scenario are set by --set"),
         (["tiny", "--set", "reward=energy"], "the reward 'energy' is for protocol on-arrival, as dvfs-training"),
         (["tiny", "--half"], "give --export FILE.npz too"),
         (["tiny", "--export", "policy.txt"], "does not end in .npz"),

@@ -1,4 +1,4 @@
-"""``noonward when`` and ``noonward signals show``: what they say, draw and write."""
+"""``noonward when`` and ``noonward data show``: what they say, draw and write."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -106,7 +106,7 @@ def test_a_job_that_may_be_suspended_gets_its_runs(noonward: CommandLine, hours:
 
 
 def test_one_line_a_zone_and_quantity(noonward: CommandLine, hours: Path) -> None:
-    answer = noonward("signals", "show", hours, "--zones", "SG", "--from", "2022-05-02", "--to", "2022-05-03")
+    answer = noonward("data", "show", hours, "--zones", "SG", "--from", "2022-05-02", "--to", "2022-05-03")
     assert answer.code == 0
     rows = [line for line in answer.out.splitlines() if line.startswith("SG")]
     assert [len(row.split("  ")[1]) for row in rows] == [48, 48]
@@ -116,7 +116,7 @@ def test_one_line_a_zone_and_quantity(noonward: CommandLine, hours: Path) -> Non
 
 def test_pictures_are_pages_and_drawings_without_programs(noonward: CommandLine, hours: Path) -> None:
     for name, begins in (("p.html", "<!DOCTYPE html>"), ("p.svg", "<svg xmlns=")):
-        answer = noonward("signals", "show", hours, "--out", name)
+        answer = noonward("data", "show", hours, "--out", name)
         assert answer.code == 0, answer.err
         text = Path(name).read_text(encoding="utf-8")
         assert text.startswith(begins)
@@ -129,6 +129,6 @@ def test_a_price_that_is_unknown_throughout_is_said(noonward: CommandLine, hours
     import polars as pl
 
     pl.read_csv(hours).drop("price_usd_per_mwh").write_csv("carbon.csv")
-    answer = noonward("signals", "show", "carbon.csv")
+    answer = noonward("data", "show", "carbon.csv")
     assert answer.code == 0
     assert "price: unknown throughout" in answer.out

@@ -345,7 +345,7 @@ def test_environments_of_real_signals_and_a_real_trace_run():
     assert environment.start.year == 2022  # AU-WA has prices in 2022 only
     window = environment.signals.window(environment.start, environment.hours)
     assert np.isfinite(window.price_usd_per_mwh_ZH).all()
-    assert any("AU-WA price" in note and "stand-in" in note for note in environment.notes)
+    assert any("AU-WA price" in note and "synthetic" in note for note in environment.notes)
     ledger = settle(run(environment, make_scheduler("local-fcfs")))
     assert ledger.done + ledger.overdue == len(environment.jobs)
     assert np.isfinite(ledger.utility_usd)

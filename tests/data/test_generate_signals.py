@@ -137,7 +137,7 @@ def test_the_calibration_changes_the_result():
 
 
 def test_the_stand_in_is_noted_only_where_it_is_used():
-    assert draw().notes == ("AU-WA price: generated from statistics of a stand-in, not of the market",)
+    assert draw().notes == ("AU-WA price: synthetic, from the statistics of a proxy, not of the market",)
     assert draw(zones=("PL",)).notes == ()
 
 

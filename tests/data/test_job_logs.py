@@ -192,7 +192,7 @@ ROW = "1|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/g
         (HEAD + ROW, {"clock": BERLIN, "origins": {"bln": "b"}}, "names 'bln', where no job"),
         (HEAD, {"clock": BERLIN}, "a header and no job"),
         (HEAD + ROW.replace("|3600|", "|3600|x|"), {"clock": BERLIN}, "line 2: 7 fields, but the header names 6"),
-        (HEAD + ROW.replace("2022-10-01T00", "2022-13-01T00", 1), {"clock": BERLIN}, "not a time of the calendar"),
+        (HEAD + ROW.replace("2022-10-01T00", "2022-13-01T00", 1), {"clock": BERLIN}, "not a valid date or time"),
         (HEAD + ROW.replace("2022-10-01T00", "2022-03-27T02", 1), {"clock": BERLIN}, "which skips that hour"),
         (HEAD + ROW.replace("3600", "soon"), {"clock": BERLIN}, "column 'ElapsedRaw': the value 'soon' is not"),
         (HEAD + ROW.replace("gres/gpu", "cpu"), {"clock": BERLIN}, "no job with GPUs that ran; .*dropped 1: no GPU"),

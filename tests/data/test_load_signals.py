@@ -120,7 +120,7 @@ def test_a_later_file_fills_only_unknown_values(write):
         ("2022-01-01T01:00+01:00,PL,1,1", "timestamp", "non-UTC offset"),
         ("2022-01-01T01:30Z,PL,1,1", "timestamp", "off the full hour"),
         ("2022-01-01T01:00:00.5Z,PL,1,1", "timestamp", "off the full hour"),
-        ("2022-02-30T01:00Z,PL,1,1", "timestamp", "not a time of the calendar"),
+        ("2022-02-30T01:00Z,PL,1,1", "timestamp", "not a valid date or time"),
         ("yesterday,PL,1,1", "timestamp", "not a time"),
         ("2022-01-01T01:00 CET,PL,1,1", "timestamp", "does not end in Z"),
         (",PL,1,1", "timestamp", "empty"),
@@ -192,7 +192,7 @@ def test_only_stand_in_hours_that_were_used_are_counted(write):
         "2022-01-01T01:00Z,PL,2,False\n2022-01-01T02:00Z,PL,3,true\n",
         "fill.csv",
     )
-    note = "PL price: 1 of 3 hours are a stand-in, not market data (file fill.csv)"
+    note = "PL price: 1 of 3 hours are synthetic, not market data (file fill.csv)"
     assert load_signals([market, fill]).notes == (note,)
     assert load_signals([market]).notes == ()
 
@@ -286,7 +286,7 @@ def test_real_traces_load_with_their_stand_in_noted():
     assert signals.start == datetime(2021, 1, 1, tzinfo=UTC)
     assert signals.hours == 21864
     assert signals.notes == (
-        "AU-WA price: 8209 of 8760 hours are a stand-in, not market data (file standin_auwa_price_2022.parquet)",
+        "AU-WA price: 8209 of 8760 hours are synthetic, not market data (file standin_auwa_price_2022.parquet)",
     )
     year = signals.window(START, 24 * 30).require_known("a run in January 2022")
     assert np.isnan(load_signals(files[:1], zones=("AU-WA",)).price_usd_per_mwh_ZH).sum() == 21864 - 551

@@ -98,19 +98,19 @@ def test_a_learned_forecast_in_a_zone_that_it_does_not_know_is_left_out(noonward
 
 def test_dated_jobs_and_logs_are_looked_at_before_they_are_used(noonward: CommandLine) -> None:
     Path("jobs.csv").write_text("submit_time,origin,gpus,duration_s\n2022-10-01T00:00Z,north,2,3600\n")
-    answer = noonward("data", "jobs", "jobs.csv")
+    answer = noonward("data", "check", "jobs.csv")
     assert answer.code == 0, answer.err
     assert "dated job table, 2022-10-01 to 2022-10-01 UTC: 1 jobs" in answer.out
-    answer = noonward("data", "jobs", "jobs.csv", "--scenario", "tiny")
+    answer = noonward("data", "check", "jobs.csv", "--scenario", "tiny")
     assert (answer.code, "infinite slack" in answer.err) == (2, True)
     Path("in-time.csv").write_text("submit_time,origin,gpus,duration_s,slack_s\n2022-10-01T00:00Z,north,2,3600,60\n")
-    assert noonward("data", "jobs", "in-time.csv", "--scenario", "tiny").code == 0
-    answer = noonward("data", "jobs", "jobs.csv", "--scenario", "fine-tuning")
+    assert noonward("data", "check", "in-time.csv", "--scenario", "tiny").code == 0
+    answer = noonward("data", "check", "jobs.csv", "--scenario", "fine-tuning")
     assert (answer.code, "'north'" in answer.err) == (2, True)
     Path("sacct.txt").write_text(
         "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n"
         "1|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/gpu=2\n"
     )
-    assert "--timezone" in noonward("data", "jobs", "sacct.txt").err
-    answer = noonward("data", "jobs", "sacct.txt", "--timezone", "Europe/Berlin")
+    assert "--timezone" in noonward("data", "check", "sacct.txt").err
+    answer = noonward("data", "check", "sacct.txt", "--timezone", "Europe/Berlin")
     assert "sacct.txt (Slurm accounting (sacct)): 1 rows in, 1 rows out" in answer.out

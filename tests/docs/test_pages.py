@@ -83,7 +83,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "noonward edge up --model pixart=FOLDER --device cuda --precision float16": "needs GPUs",
     "noonward edge up edge-inference --set servers.count=8 --ray auto --device cuda --precision float16 "
     "--model pixart=FOLDER": "needs GPUs",
-    "noonward warmup": "40 s",
+    "noonward compile": "40 s",
     "noonward bench": "a minute",
     "noonward bench bid-price": "half a minute; tests/docs/test_figures.py runs a small one",
     "noonward bench learn": "a minute",
@@ -249,7 +249,7 @@ def test_the_commands_of_a_page_run(page: Path, noonward: CommandLine) -> None:
         if into:
             Path(into).write_text(answer.out, encoding="utf-8")
         if "standin" in line:
-            assert "stand-in" in answer.out
+            assert "are synthetic, not market data" in answer.out
 
 
 @pytest.mark.parametrize("block", blocks(ROOT / "docs" / "data.md", "yaml"))

@@ -154,17 +154,30 @@ def test_run_times_of_the_future_change_no_decision(name, way):
         assert one[early].tolist() == other[early].tolist()
 
 
-@pytest.mark.parametrize("name", [*UNTOLD, "bid-price-neural", "masac-credit", "bid-price-learned"])
-def test_the_longest_job_to_come_changes_no_decision_before_it_arrives(name):
-    """Forecasts reach as far as jobs run; what a policy reads of them must not tell how long later jobs will run."""
-    drawn = build_environment(load_scenario("tiny"), 1)
+def longest_to_come(drawn, times, patience):
+    """An environment of jobs of two hours at most, and one in which the fifth last runs longer or may wait longer.
+
+    Signals reach as far in both: forecasts from the truth know them.
+    """
+    further = {key: np.tile(value_ZH, (1, 12)) for key, value_ZH in drawn.signals.value_ZH.items()}
+    drawn = replace(drawn, signals=replace(drawn.signals, value_ZH=further))
     jobs, last = drawn.jobs, len(drawn.jobs) - 5
     slowest_C = np.nanmax(drawn.fleet.tables(4).seconds_per_unit_SCGF[:, :, 1:], (0, 2, 3))
     work_J = np.minimum(jobs.work_J, 2 * HOUR_S / slowest_C[jobs.class_J])
     short = replace(jobs, work_J=work_J, slack_s_J=np.minimum(jobs.slack_s_J, 3 * HOUR_S))
-    long = replace(short, work_J=np.where(np.arange(len(jobs)) == last, 6 * work_J, work_J))
-    before, after = (run(replace(drawn, jobs=each), make_scheduler(name)).job_J for each in (short, long))
-    early = np.minimum(before["start_s"], after["start_s"]) < jobs.arrival_s_J[last]
+    last_J = np.arange(len(jobs)) == last
+    work_J, slack_s_J = (np.where(last_J, x * y, y) for x, y in ((times, work_J), (patience, short.slack_s_J)))
+    long = replace(short, work_J=work_J, slack_s_J=slack_s_J)
+    return replace(drawn, jobs=short), replace(drawn, jobs=long), float(jobs.arrival_s_J[last])
+
+
+@pytest.mark.parametrize(("times", "patience"), [(250, 1), (1, 250)], ids=["longer", "more patient"])
+@pytest.mark.parametrize("name", [*UNTOLD, "bid-price-neural", "masac-credit", "bid-price-learned"])
+def test_the_longest_job_to_come_changes_no_decision_before_it_arrives(name, times, patience):
+    """Nothing that a policy is told, forecasts and their reach included, tells how long later jobs run or may wait."""
+    short, long, arrival_s = longest_to_come(build_environment(load_scenario("tiny"), 1), times, patience)
+    before, after = (run(each, make_scheduler(name)).job_J for each in (short, long))
+    early = np.minimum(before["start_s"], after["start_s"]) < arrival_s
     assert early.sum() > 3
     for column in ("site", "start_s"):
         assert before[column][early].tolist() == after[column][early].tolist()

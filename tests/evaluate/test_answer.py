@@ -77,7 +77,7 @@ def test_the_headline_names_saving_share_delay_and_what_it_rests_on(money):
     assert said[0] == "Adopt price-greedy: 20% more utility than local-fcfs."
     assert said[1].startswith("It has 40.0 USD (20%) more utility [40.0, 40.0] and ")
     assert said[1].endswith("than local-fcfs in 12 hours: 80% of the possible improvement.")
-    assert "jobs at another site than they arrive at, with " in said[2]
+    assert "jobs run away from their home site; starts are delayed by " in said[2]
     assert "jobs are late" in said[2]
     assert not any("do not compare" in sentence for sentence in said)
 
@@ -124,7 +124,7 @@ def test_other_work_and_doubt_are_said(money):
         "random": [{"utility_usd": 90.0, "gpu_hours": 11.0}, {"utility_usd": 330.0, "gpu_hours": 11.0}],
     }
     said = " ".join(headline(with_ledgers(money, other)))
-    assert "10.0% more GPU-hours, so bills alone do not compare" in said
+    assert "10.0% more GPU-hours, so the bills are not directly comparable" in said
     assert said.startswith("Run more windows: 2 cannot tell yet. random leads: it has 10.0 USD (5%) more utility ")
     assert "so keep local-fcfs until more (-n) tell the two apart" in said
 

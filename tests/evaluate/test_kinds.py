@@ -260,7 +260,7 @@ def test_policies_of_another_kind_are_refused(dice):
         compare(load_scenario("tiny"), ["keep"], environments=1)
 
 
-@pytest.mark.parametrize("command", [("plan", "dice.yaml"), ("data", "generate", "dice.yaml", "--out", "x")])
+@pytest.mark.parametrize("command", [("capacity-plan", "dice.yaml"), ("data", "generate", "dice.yaml", "--out", "x")])
 def test_commands_for_clusters_alone_say_so(dice, monkeypatch, capsys, command):
     answer = CommandLine(monkeypatch, capsys)(*command)
     assert answer.code == 2

@@ -1,4 +1,4 @@
-"""``noonward plan``: a day planned, tried and written; scenarios that cannot be planned are told why."""
+"""``noonward capacity-plan``: a day planned, tried and written; scenarios that cannot be planned are told why."""
 
 import json
 from datetime import timedelta
@@ -124,7 +124,7 @@ def test_load_that_does_not_fit_is_told() -> None:
 
 
 def test_the_command_writes_tables_and_figure(noonward: CommandLine) -> None:
-    command = ("plan", "load-shaping", "--set", "window_h=3", "--samples", 4)
+    command = ("capacity-plan", "load-shaping", "--set", "window_h=3", "--samples", 4)
     content = json.loads(noonward(*command, "--json").out)
     assert set(content["tables"]) == {"curves", "fractions", "prices", "jobs"}
     assert "virtual capacity" in Path(content["report"]).read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ class Told(Scheduler):
 
     def __init__(self, name, work_h, expected=1.0):
         self.inner, self.work_h, self.expected = make_scheduler(name), work_h, expected
-        self.needs = replace(self.inner.needs, lookahead_h=24)  # as far as the run times told
+        self.needs = self.inner.needs
 
     def reset(self, brief, rng):
         self.inner.reset(brief, rng)
@@ -33,11 +33,11 @@ class Told(Scheduler):
         self.inner.decide(view._replace(job_J=jobs), answers)
 
 
-def starts_h(name, gpus, jobs, told_h, expected=1.0, **options):
+def starts_h(name, gpus, jobs, told_h, expected=1.0, forecast_h=None, **options):
     """Hours of the starts under wrong run times, of which a share is expected; NaN for a job that never starts."""
     sampled = Jobs.build(arrival_s=np.array([20.0 * HOUR_S]), work=np.array([60.0]))
     world = plain(gpus, jobs, **({"price": [[0.0]] * len(gpus), "alpha": 0.1} | options))
-    environment = replace(world.environment(), sample_jobs=lambda rng: sampled)
+    environment = replace(world.environment(), sample_jobs=lambda rng: sampled, forecast_h=forecast_h)
     found = run(environment, Told(name, told_h, expected), compiled=False).job_J
     return np.where(found["start_s"] >= 0, found["start_s"] / HOUR_S, np.nan), found["site"]
 
@@ -70,7 +70,7 @@ def test_a_job_that_waits_for_one_that_runs_on_starts_when_that_ends(name):
 
 @pytest.mark.parametrize("name", PLANNERS)
 def test_a_job_told_longer_than_forecasts_reach_starts_at_once(name):
-    start_h, _ = starts_h(name, [1], [{"work": HOUR_S, "slack_s": 3 * HOUR_S}], {0: 500.0})
+    start_h, _ = starts_h(name, [1], [{"work": HOUR_S, "slack_s": 3 * HOUR_S}], {0: 500.0}, forecast_h=24)
     assert start_h.tolist() == [0.0]
 
 

@@ -14,6 +14,7 @@ from noonward.cli.durations import duration
 from noonward.cli.options import (
     Settings,
     SignalFiles,
+    one_scenario,
     open_scenario,
     print_table,
     require_cluster,
@@ -34,7 +35,10 @@ QueueFiles = Annotated[
 
 
 def advise(
-    fleet: Annotated[str, typer.Option(metavar="SCENARIO", help="Scenario with the fleet, such as mine.yaml.")],
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help="Scenario with the fleet, such as mine.yaml.")
+    ] = None,
+    fleet: Annotated[str | None, typer.Option(metavar="SCENARIO", help="The scenario, as an option.")] = None,
     queue: QueueFiles = None,
     slurm: Annotated[
         bool, typer.Option("--slurm", help="Run squeue on this machine instead of reading --queue.")
@@ -108,17 +112,20 @@ def advise(
         raise MissingExtraError(error.name or "msgspec", "live") from error
     if slurm == bool(queue):
         raise ScenarioError("give the queue's file (--queue FILE), or --slurm to ask squeue; one of both")
-    scenario = open_scenario(fleet, signals, settings=settings)
-    require_cluster(scenario, "advise")
-    named = reference or scenario.reference_policy
+    stated = one_scenario(scenario, fleet)
+    if stated is None:
+        raise ScenarioError("name the scenario with the fleet: noonward advise mine.yaml --queue FILE")
+    opened = open_scenario(stated, signals, settings=settings)
+    require_cluster(opened, "advise")
+    named = reference or opened.reference_policy
     if named is None:
-        raise ScenarioError(f"scenario {scenario.name!r} has no reference_policy; name one: --baseline local-fcfs")
+        raise ScenarioError(f"scenario {opened.name!r} has no reference_policy; name one: --baseline local-fcfs")
     options = Options(
         policy=policy, reference=named, now=time_option("--now", now), at=at, class_=job_class, later_h=later,
         run_share=run_share, run_h=run_hours, history=history,
     )  # fmt: skip
-    queues = [_asked(options)] if slurm else [_read(given, scenario.fleet.site_names, options) for given in queue or ()]
-    advice = advise(scenario, [job for each in queues for job in each.jobs], options)
+    queues = [_asked(options)] if slurm else [_read(given, opened.fleet.site_names, options) for given in queue or ()]
+    advice = advise(opened, [job for each in queues for job in each.jobs], options)
     notes = [note for each in queues for note in each.notes] + advice.notes
     {"table": _print_table, "csv": _print_csv, "sbatch": _print_sbatch}[output](advice, options)
     for note in notes:
@@ -186,7 +193,7 @@ def _print_table(advice: Advice, options: Options) -> None:
 
     usd, kg = sum(row.saved_usd or 0.0 for row in advice.rows), sum(row.saved_kg or 0.0 for row in advice.rows)
     print(
-        f"{len(advice.rows)} waiting jobs: {usd:.3g} USD and {kg:.3g} kgCO2 less than under {options.reference}, "
+        f"{len(advice.rows)} waiting jobs: {usd:.3g} USD and {kg:.3g} kgCO2 saved against {options.reference}, "
         "at forecast prices and intensities"
     )
     table = Table()

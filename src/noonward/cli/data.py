@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noonward.cli.help import Group
 from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
     Seed,
@@ -17,26 +18,57 @@ from noonward.cli.options import (
     stated_scenario,
     writable,
 )
+from noonward.cli.signals import show
 
 if TYPE_CHECKING:
     from noonward.model.cluster.scenario import Scenario
 
-app = typer.Typer(help="Check data files; write generated ones.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=Group, help="Check and show data files; write generated ones.", no_args_is_help=True, rich_markup_mode=None
+)
+app.command(name="show")(show)
 
 
 @app.command()
-def signals(
+def check(
     files: Annotated[
-        list[Path], typer.Argument(help="Signal files; a later one fills what earlier ones leave unknown.")
+        list[Path],
+        typer.Argument(help="Signal files, of which later ones fill what earlier ones leave unknown; or a job file."),
     ],
-    zones: Annotated[str | None, typer.Option(help="Comma-separated zones. [default: all]")] = None,
-    format: Annotated[str | None, typer.Option(help="Format of all files (see 'noonward import --formats').")] = None,
-    scenario: Annotated[str | None, typer.Option(help="Scenario to check the files against.")] = None,
+    zones: Annotated[str | None, typer.Option(help="Signals: comma-separated zones. [default: all]")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Signals: format of all files (see 'noonward import --formats').")
+    ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(help="Jobs: time zone of times without one: Europe/Berlin, UTC.")
+    ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="Scenario to check the files against. [default for jobs: the fleet of fine-tuning]"),
+    ] = None,
 ) -> None:
-    """Check signal files, and say what they hold per zone.
+    """Check signal files or a job file; print what they hold.
 
     With --scenario, also whether they suffice for it.
     """
+    from noonward.data.jobs.dated import holds_jobs
+    from noonward.errors import ScenarioError
+
+    jobs = [file for file in files if holds_jobs(file)]
+    for option, value in (("--zones", zones), ("--format", format)) if jobs else (("--timezone", timezone),):
+        if value is not None:
+            kind, other = ("signal", "jobs") if jobs else ("job", "signals")
+            raise ScenarioError(f"{option} is for {kind} files, and {(jobs or files)[0]} holds {other}; leave it out")
+    if jobs and len(files) > 1:
+        raise ScenarioError(f"{jobs[0]} holds jobs; check it by itself")
+    if jobs:
+        _check_jobs(jobs[0], scenario, timezone)
+    else:
+        _check_signals(files, zones, format, scenario)
+
+
+def _check_signals(files: list[Path], zones: str | None, format: str | None, scenario: str | None) -> None:
+    """Prints what signal files hold per zone, and whether they suffice for a scenario."""
     import numpy as np
     from rich.table import Table
 
@@ -63,19 +95,8 @@ def signals(
         _tried(scenario, signals=files)
 
 
-@app.command()
-def jobs(
-    file: Annotated[Path, typer.Argument(help="Job table (with a column origin) or trace.")],
-    scenario: Annotated[
-        str | None,
-        typer.Option(help="Scenario to check the jobs against. [default: the fleet of fine-tuning]"),
-    ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Time zone of times without one: Europe/Berlin, UTC.")] = None,
-) -> None:
-    """Check a job file, and say what it holds.
-
-    With --scenario, also whether it suits it.
-    """
+def _check_jobs(file: Path, scenario: str | None, timezone: str | None) -> None:
+    """Prints what a job file holds, and whether it suits a scenario."""
     import numpy as np
 
     from noonward.data.jobs.dated import is_dated, job_rows
@@ -85,8 +106,6 @@ def jobs(
     from noonward.model.cluster.scenario import JobTable
     from noonward.units import HOUR_S
 
-    if not file.is_file():
-        raise DataError(f"there is no file {file}; check the path")
     if is_dated(file):
         rows = job_rows(JobTable(source="table", path=file, timezone=timezone))
         assert rows.submit_s_J is not None
@@ -131,7 +150,7 @@ def _tried(name: str, signals: list[Path] | None = None, jobs: Path | None = Non
 
     settings = None if timezone is None else [f"jobs.timezone={json.dumps(timezone)}"]
     scenario = open_scenario(name, signals, jobs, settings=settings)
-    require_cluster(scenario, "noonward data ... --scenario")
+    require_cluster(scenario, "noonward data check --scenario")
     environment = build_environment(scenario)
     print(f"they serve scenario {scenario.name}: {describe_environment(environment)}")
     print_notes(environment.notes)

@@ -16,16 +16,16 @@ PANELS: Final = {
         "event",
         "flexibility",
         "bound",
-        "plan",
+        "capacity-plan",
         "simulate",
         "policies",
         "report",
     ),
-    "Your data": ("import", "init", "scenario", "data", "signals"),
+    "Your data": ("import", "init", "scenario", "data"),
     "Live": ("serve", "advise", "submit", "jobs", "why", "sites", "status", "savings", "live"),
     "Images": ("edge",),
     "Learn": ("train", "fit-forecast"),
-    "Project": ("reproduce", "bench", "warmup", "doctor"),
+    "Project": ("reproduce", "bench", "compile", "doctor"),
 }
 """Commands by panel of ``noonward --help``; a test holds every command to be in one."""
 EXAMPLES: Final = {
@@ -33,13 +33,13 @@ EXAMPLES: Final = {
     "trade-off": ("trade-off tiny --policy booked-persistence -n 4",),
     "sensitivity": ("sensitivity tiny --policy booked-persistence -n 4",),
     "when": (
-        "when --gpus 8 --hours 6h --by '2026-11-24 18:00' --fleet fleet.yaml",
+        "when fleet.yaml --gpus 8 --hours 6h --by '2026-11-24 18:00'",
         "when --gpus 8 --gpu H100-SXM --hours 6h --by 2026-11-24 --zones DE,FR --signals mine/signals.csv",
     ),
     "event": ("event training-days --cut 25% --hours 3h --notice 10min",),
     "flexibility": ("flexibility training-days", "flexibility tiny --cuts 10%,25% --hours 1h,3h --notices 0,1h"),
     "bound": ("bound tiny -n 2", "bound fine-tuning --non-clairvoyant"),
-    "plan": ("plan load-shaping --promise 0.9",),
+    "capacity-plan": ("capacity-plan load-shaping --promise 0.9",),
     "simulate": ("simulate tiny --policy booked-persistence", "simulate tiny --policy own_scheduler:CheapestSite"),
     "policies": ("policies", "policies --all --kind edge"),
     "import": (
@@ -53,13 +53,13 @@ EXAMPLES: Final = {
     "fit-forecast": ("fit-forecast mine --signals mine/signals.csv --zones DE,FR",),
     "bench": ("bench", "bench plan"),
     "train": (
-        "train tiny --algorithm masac --epochs 2 --set steps=200 --set updates=50 --export own.npz",
+        "train tiny --algorithm masac --epochs 2 --hyper steps=200 --hyper updates=50 --export own.npz",
         "train --resume runs/train-tiny-masac-seed0 --epochs 10",
     ),
-    "warmup": ("warmup", "warmup fine-tuning"),
+    "compile": ("compile", "compile fine-tuning"),
     "advise": (
-        "advise --queue squeue.txt --fleet mine.yaml --at north",
-        "advise --slurm --fleet mine.yaml --at north --format sbatch",
+        "advise mine.yaml --queue squeue.txt --home north",
+        "advise mine.yaml --slurm --home north --format sbatch",
     ),
     "serve": ("serve --demo", "serve live.yaml --shadow"),
     "submit": ("submit 'sleep 6' --work 1h", "submit ./train.sh --work 6h --gpus 8 --max-delay 12h"),
@@ -97,10 +97,9 @@ EXAMPLES: Final = {
     "scenario show": ("scenario show tiny", "scenario show tiny --set window_h=24"),
     "scenario check": ("scenario check fleet.yaml",),
     "scenario schema": ("scenario schema",),
-    "data signals": ("data signals mine/signals.csv --zones DE,FR",),
-    "data jobs": ("data jobs mine/jobs.csv --scenario fleet.yaml",),
+    "data check": ("data check mine/signals.csv --zones DE,FR", "data check mine/jobs.csv --scenario fleet.yaml"),
+    "data show": ("data show mine/signals.csv --zones DE,FR --out signals.html",),
     "data generate": ("data generate tiny --out generated",),
-    "signals show": ("signals show mine/signals.csv --zones DE,FR --out signals.html",),
     "edge up": ("edge up",),
     "edge submit": ("edge submit 'a lighthouse at dusk' --gang 2 --wait",),
     "edge status": ("edge status --watch",),
@@ -108,6 +107,11 @@ EXAMPLES: Final = {
     "edge down": ("edge down",),
 }
 """Command lines at the end of each command's help, without the word ``noonward``."""
+ALIASES: Final = {
+    "noonward": {"plan": "capacity-plan", "warmup": "compile", "signals": "data"},
+    "data": {"signals": "check", "jobs": "check"},
+}
+"""Earlier names of commands, by group; they keep working, and help does not list them."""
 METAVARS: Final = {
     **dict.fromkeys(
         (
@@ -149,7 +153,15 @@ def commands_of(group: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield from commands_of(each, (*before, name))
 
 
-class Root(TyperGroup):
+class Group(TyperGroup):
+    """A group of commands that also answer to their earlier names."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Returns a command by its name or an earlier one; None if there is none."""
+        return super().get_command(ctx, ALIASES.get(self.name or "", {}).get(cmd_name, cmd_name))
+
+
+class Root(Group):
     """The root of the command line; sets what help shows of the commands below it."""
 
     def __init__(self, **more: Any) -> None:

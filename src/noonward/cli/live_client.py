@@ -215,7 +215,7 @@ def jobs(
     address: Address = DEFAULT_ADDRESS,
     json: AnswerJson = False,
 ) -> None:
-    """List the newest jobs of a running service, and their states."""
+    """List a running service's newest jobs and their states."""
     from rich.markup import escape
     from rich.table import Table
 

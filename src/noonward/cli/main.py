@@ -29,7 +29,6 @@ from noonward.cli import (
     reproduce,
     scenario,
     serve,
-    signals,
     simulate,
     train,
     warmup,
@@ -73,7 +72,7 @@ app.command(name="compare")(compare.compare)
 app.command(name="report")(report.report)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="bound")(bound.bound)
-app.command(name="plan")(plan.plan)
+app.command(name="capacity-plan")(plan.plan)
 app.command(name="trade-off")(what_if.trade_off)
 app.command(name="sensitivity")(what_if.sensitivity)
 app.command(name="when")(when.when)
@@ -85,7 +84,7 @@ app.command(name="fit-forecast")(fit_forecast.fit_forecast)
 app.command(name="policies")(policies.policies)
 app.command(name="bench")(bench.bench)
 app.command(name="train")(train.train)
-app.command(name="warmup")(warmup.warmup)
+app.command(name="compile")(warmup.warmup)
 app.command(name="advise")(advise.advise)
 app.command(name="serve")(serve.serve)
 app.command(name="submit")(live_client.submit)
@@ -99,7 +98,6 @@ app.add_typer(live.app, name="live")
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(scenario.app, name="scenario")
 app.add_typer(data.app, name="data")
-app.add_typer(signals.app, name="signals")
 app.add_typer(edge.app, name="edge")
 
 

@@ -54,6 +54,19 @@ def policy_list(incomplete: str) -> list[str]:
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 
+def one_scenario(argument: str | None, option: str | None) -> str | None:
+    """Returns the scenario that a command names as an argument or by ``--fleet``; None if it names none.
+
+    Raises:
+        ScenarioError: It names two.
+    """
+    from noonward.errors import ScenarioError
+
+    if argument is not None and option is not None:
+        raise ScenarioError(f"the scenario is given twice ({argument}, --fleet {option}); give it once")
+    return argument or option
+
+
 def _use_nets(folder: Path | None) -> Path | None:
     """Lets the command know the trained policies of a folder."""
     if folder is not None:

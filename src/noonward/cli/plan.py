@@ -1,4 +1,4 @@
-"""``noonward plan``: a day-ahead plan with a guarantee, as tables and a figure."""
+"""``noonward capacity-plan``: a day-ahead plan with a guarantee, as tables and a figure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plan(
     from noonward.evaluate.report.plan_figure import plan_figure
     from noonward.schedule.plan.follow import FollowPlan
 
-    require_cluster(scenario, "noonward plan")
+    require_cluster(scenario, "noonward capacity-plan")
     drawn = build_environment(scenario, environment, seed)
     scheduler = FollowPlan(promise=promise, beta=beta, eps=eps, peak_usd=peak, samples=samples)
     found = plan_day(drawn, scheduler, seed=seed)

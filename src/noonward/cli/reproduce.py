@@ -114,7 +114,7 @@ def _dvfs_learned(weeks: int, out: Path, executors: AbstractContextManager[Execu
 def _dvfs_ablations(
     training_seeds: int | None, out: Path, executors: AbstractContextManager[Executor], json: bool
 ) -> None:
-    """Prints what short trainings with one correction taken back reach."""
+    """Prints the ablation study."""
     from noonward.evaluate.metrics import to_json
     from noonward.studies.dvfs_training.ablations import CONTROLS, SEEDS, WINDOWS, ablations_table, study_ablations
     from noonward.studies.dvfs_training.short_training import ABLATIONS

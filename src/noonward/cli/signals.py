@@ -1,4 +1,4 @@
-"""``noonward signals``: prices and carbon intensities of files as pictures."""
+"""``noonward data show``: prices and carbon intensities of files as pictures."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ from noonward.cli.options import FirstDay, LastDay, print_notes
 if TYPE_CHECKING:
     from noonward.model.signals import Signals
 
-app = typer.Typer(help="Look at prices and carbon intensities.", no_args_is_help=True, rich_markup_mode=None)
 
-
-@app.callback()
-def _root() -> None:
-    """Look at prices and carbon intensities."""
-
-
-@app.command()
 def show(
     files: Annotated[
         list[Path], typer.Argument(help="Signal files; a later one fills what earlier ones leave unknown.")
@@ -70,7 +62,7 @@ def _window(signals: Signals, first: datetime | None, last: datetime | None) -> 
 
 
 def _print(signals: Signals) -> None:
-    """Prints one line a zone and quantity: its course, its usual day, its least, mean and largest value."""
+    """Prints one line per zone and quantity: the series, its average day, its minimum, mean and maximum."""
     import numpy as np
     from rich.console import Console
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,11 +37,18 @@ def train(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="A setting of the algorithm or the run: span=own, steps=2000."
+            "--hyper", metavar="NAME=VALUE", help="A setting of the algorithm or the run: span=own, steps=2000."
+        ),
+    ] = None,
+    given_settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a value of the scenario. A setting of the run is taken too."
         ),
     ] = None,
     scenario_settings: Annotated[
-        list[str] | None, typer.Option("--scenario-set", metavar="KEY=VALUE", help="Change a value of the scenario.")
+        list[str] | None,
+        typer.Option("--scenario-set", metavar="KEY=VALUE", help="As --set, for the scenario only.", hidden=True),
     ] = None,
     signals: SignalFiles = None,
     jobs: JobFile = None,
@@ -69,7 +77,8 @@ def train(
             "SCENARIO": name,
             "--algorithm": algorithm,
             "--seed": seed,
-            "--set": settings,
+            "--hyper": settings,
+            "--set": given_settings,
             "--scenario-set": scenario_settings,
             "--signals": signals,
             "--jobs": jobs,
@@ -85,7 +94,18 @@ def train(
     else:
         if name is None:
             raise ScenarioError("name a scenario to train in, or give --resume FOLDER")
-        config = _new_run(name, algorithm, epochs, seed, settings, scenario_settings, signals, jobs, also)
+        of_run, of_scenario = _told_apart(name, algorithm, given_settings or ())
+        config = _new_run(
+            name,
+            algorithm,
+            epochs,
+            seed,
+            [*(settings or ()), *of_run],
+            [*(scenario_settings or ()), *of_scenario],
+            signals,
+            jobs,
+            also,
+        )
         scenario = Path(name).stem
         folder = out / f"{scenario}-{config.digest()}-seed{config.seed}" / config.algorithm
     _train(config, folder, export, half, json)
@@ -103,13 +123,32 @@ def _check_export(path: Path) -> None:
         raise ScenarioError(f"--export {path}: there is no folder {path.resolve().parent}; make it first")
 
 
+def _told_apart(name: str, algorithm: str | None, given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns which values of ``--set`` are settings of the run, and which change the scenario.
+
+    A name of the run or the algorithm is the run's, as in earlier versions; other keys of scenarios are the scenario's.
+    """
+    from noonward.data.scenarios.load import load_scenario
+    from noonward.learn.tasks.kinds import DEFAULTS, task_kind
+    from noonward.learn.train.run_config import setting_names
+
+    if not given:
+        return [], []
+    scenario = load_scenario(name)
+    own = setting_names(algorithm or DEFAULTS[scenario.kind], task_kind(scenario.kind))
+    keys = {text: text.split("=", 1)[0] for text in given}
+    fields = type(scenario).model_fields
+    changes = [text for text in given if keys[text] not in own and keys[text].split(".")[0] in fields]
+    return [text for text in given if text not in changes], changes
+
+
 def _new_run(
     name: str,
     algorithm: str | None,
     epochs: int | None,
     seed: int | None,
-    settings: list[str] | None,
-    scenario_settings: list[str] | None,
+    settings: list[str],
+    scenario_settings: list[str],
     signals: list[Path] | None,
     jobs: Path | None,
     also: list[str] | None,
@@ -120,14 +159,14 @@ def _new_run(
     from noonward.learn.tasks.source import Source
     from noonward.learn.train.run_config import with_settings
 
-    changed = tuple(scenario_settings or ())
+    changed = tuple(scenario_settings)
     files = tuple(str(path) for path in signals or ())
     first = Source(scenario=name, settings=changed, signals=files, jobs=None if jobs is None else str(jobs))
     sources = (first, *(Source(scenario=each, settings=changed) for each in also or ()))
     resolved = tuple(source.resolved() for source in sources)
     given = {name: value for name, value in (("epochs", epochs), ("seed", seed)) if value is not None}
     kind = load_scenario(name, changed).kind
-    return with_settings(algorithm or DEFAULTS[kind], task_kind(kind)(sources=resolved), settings or (), **given)
+    return with_settings(algorithm or DEFAULTS[kind], task_kind(kind)(sources=resolved), settings, **given)
 
 
 def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
@@ -205,7 +244,7 @@ def _worth(config: RunConfig, reward: float, *, limited: bool) -> str:
         priced = ", excesses over limits priced in" if limited else ""
         if load_scenario(task.sources[0].scenario, task.sources[0].settings).latency_weight_w:
             priced = ", time in system counted in" + priced
-        return f"{-reward:,.4f} {what} per unit beyond free GPUs in validation{priced}"
+        return f"{-reward:,.4f} {what} per unit above idle GPUs in validation{priced}"
     return f"validation reward {reward:,.2f} USD"
 
 

@@ -1,4 +1,4 @@
-"""``noonward warmup``: compiles what comparisons need, so that later commands compile nothing."""
+"""``noonward compile``: compiles what comparisons need, so that later commands compile nothing."""
 
 from __future__ import annotations
 

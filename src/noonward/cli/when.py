@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noonward.cli.durations import duration
-from noonward.cli.options import Json, Settings, SignalFiles, print_notes, time_option
+from noonward.cli.options import Json, Settings, SignalFiles, one_scenario, print_notes, time_option
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
@@ -22,6 +22,11 @@ DEFAULT_PUE, DEFAULT_CARBON_USD_PER_T = 1.3, 100.0
 
 
 def when(
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="[SCENARIO]", help="Scenario whose sites the job may run at, in place of --zones."),
+    ] = None,
+    *,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs that the job uses.")],
     hours: Annotated[
         float,
@@ -30,9 +35,7 @@ def when(
     by: Annotated[str, typer.Option(metavar="TIME", help="When it must be done: '2026-11-23 18:00'.")],
     gpu: Annotated[str | None, typer.Option(help="GPU type ('noonward init --gpus' lists the library).")] = None,
     zones: Annotated[str | None, typer.Option(help="Comma-separated electricity zones it may run in.")] = None,
-    fleet: Annotated[
-        str | None, typer.Option(metavar="SCENARIO", help="Scenario whose sites it may run at, in place of --zones.")
-    ] = None,
+    fleet: Annotated[str | None, typer.Option(metavar="SCENARIO", help="The scenario, as an option.")] = None,
     signals: SignalFiles = None,
     at: Annotated[
         str | None,
@@ -71,6 +74,8 @@ def when(
     from noonward.cli.options import split_names
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.when import when as best_start
+
+    fleet = one_scenario(scenario, fleet)
 
     answer = best_start(
         gpus=gpus,

@@ -130,7 +130,7 @@ def read_times(
     broken = ~none & (~raw.str.contains(_TIME) | ((rest != "") & ~rest.str.contains(_REST)))
     table.refuse(broken, column, f"is not a time; write it {shape}")
     naive = _naive(table, column, raw, none, order)
-    table.refuse(naive.is_null() & ~none, column, f"is not a time of the calendar; write it {shape}")
+    table.refuse(naive.is_null() & ~none, column, f"is not a valid date or time; write it {shape}")
     if oldest is not None:
         table.refuse(
             naive < oldest, column, f"lies before {oldest:%Y}: a slip, or seconds since 1970 that were 0; correct it"
@@ -196,7 +196,7 @@ def time_of(text: str, clock: Clock | None = None) -> datetime:
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise DataError(f"{text!r} is not a time; write it such as 2024-03-31T14:00Z") from None
+        raise DataError(f"{text!r} is not a time; write it as in 2024-03-31T14:00Z") from None
     if found.tzinfo is not None:
         return found.astimezone(UTC)
     if clock is None:

@@ -18,7 +18,7 @@ from noonward.data.jobs.details import FAILED_STATES
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
-from noonward.data.jobs.knowledge import job_knowledge, left_alone
+from noonward.data.jobs.knowledge import job_knowledge, left_alone, longer_forecast_h
 from noonward.data.jobs.load import jobs_of_table
 from noonward.data.jobs.standing import at_start, waiting_rows, words_at_start
 from noonward.data.sanity import scenario_warnings
@@ -121,6 +121,9 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
     before_h = 0 if signals is None else DAY_H
     pue = pue_by_hour(scenario.fleet, start - timedelta(hours=before_h), before_h + _hours(scenario, jobs))
     knowledge = job_knowledge(scenario, start, jobs, past, index, seed)
+    forecast_h = scenario.forecast_h
+    if forecast_h is None and knowledge is None and isinstance(scenario.jobs, JobTable):
+        forecast_h = longer_forecast_h(scenario.fleet, scenario.jobs, past, start)
     alone_s = MINUTE_S * scenario.jobs.leave_alone_min if isinstance(scenario.jobs, JobTable) else 0.0
     if knowledge is not None and alone_s:
         slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
@@ -132,6 +135,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             withheld=withheld_gpus(scenario.fleet, start),
             solar=solar_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
             plants=plants_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
+            forecast_h=forecast_h,
         ).stated,
         index=index,
         seed=seed,

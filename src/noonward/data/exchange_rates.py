@@ -77,7 +77,7 @@ def _table(path: Path) -> Rates:
     table = read_text_file(path).table()
     day, currency, usd = (table.column(name) for name in ("day", "currency", "usd"))
     days = table.frame[day].str.to_date("%Y-%m-%d", strict=False)
-    table.refuse(days.is_null(), day, "is not a day; write it such as 2024-03-31")
+    table.refuse(days.is_null(), day, "is not a day; write it as in 2024-03-31")
     value = table.numbers(usd, "US dollars for one unit")
     table.refuse(value.is_null() | (value <= 0), usd, "is not above 0; give US dollars for one unit")
     frame = pl.DataFrame({"currency": table.frame[currency].str.to_uppercase(), "day": days, "usd": value}).sort("day")

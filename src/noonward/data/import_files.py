@@ -37,7 +37,7 @@ class Imported:
         accounts: One account a file, in order.
         signals: Hours of zones, in the columns of a tidy signal file, or None.
         jobs: A dated job table, or None.
-        checks: What is legal and unlikely, a sentence each.
+        checks: Warnings about valid but implausible values, a sentence each.
     """
 
     accounts: list[Account] = field(default_factory=list)

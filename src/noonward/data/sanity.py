@@ -1,4 +1,4 @@
-"""Values that are legal and unlikely: what a scenario or its signals may have got wrong, said with every result."""
+"""Warnings about valid but implausible values of a scenario or its signals, printed with every result."""
 
 from __future__ import annotations
 

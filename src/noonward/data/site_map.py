@@ -32,7 +32,7 @@ class Spot:
         lat: Latitude, degrees.
         lon: Longitude, degrees.
         size: Area of its point, relative to the largest, 0 to 1.
-        color: Colour.
+        color: Color.
         tip: What it says where one points at it.
     """
 
@@ -42,6 +42,10 @@ class Spot:
     size: float
     color: str
     tip: str
+
+
+BEND: Final = 0.18
+"""How far arrows bend, as a share of their length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +91,11 @@ def site_map(spots: Sequence[Spot], flows: Sequence[Flow] = (), *, width: int = 
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{spot.color}" stroke="#444" '
             f'stroke-width="1.2">{tip}</circle>'
         )
+    heads = [_head_box(places[flow.start], places[flow.end], view.scale) for flow in flows]
     for spot, (x, y), radius in sorted(zip(spots, places, radii, strict=True), key=lambda each: -each[0].size):
-        found = _free_box(spot.name, x, y, radius, taken, view)
+        found = _free_box(spot.name, x, y, radius, [*taken, *heads], view)
+        if found is None:  # better over an arrow than left out
+            found = _free_box(spot.name, x, y, radius, taken, view)
         if found is not None:
             taken.append(found)
             out.append(
@@ -181,12 +188,26 @@ def _near(value: float, most: float) -> float:
     return min(max(value, -BUCKET), most + BUCKET)
 
 
+def _middle(start: tuple[float, float], end: tuple[float, float]) -> tuple[float, float]:
+    """Returns the point that bends the line between two places."""
+    (x1, y1), (x2, y2) = start, end
+    return (x1 + x2) / 2 - BEND * (y2 - y1), (y1 + y2) / 2 + BEND * (x2 - x1)
+
+
+def _head_box(start: tuple[float, float], end: tuple[float, float], scale: float) -> tuple[float, float, float, float]:
+    """Returns the box around the last part of an arrow, which its head and the line behind it take."""
+    mid_x, mid_y = _middle(start, end)
+    towards = math.atan2(end[1] - mid_y, end[0] - mid_x)
+    x, y = end[0] - 50 * scale * math.cos(towards), end[1] - 50 * scale * math.sin(towards)
+    room = 5 * scale
+    return min(x, end[0]) - room, min(y, end[1]) - room, max(x, end[0]) + room, max(y, end[1]) + room
+
+
 def _arc(start: tuple[float, float], end: tuple[float, float], flow: Flow, scale: float) -> str:
     """Returns a bent line with an arrow head, the thicker the larger the flow."""
     (x1, y1), (x2, y2) = start, end
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
-    bend = 0.18
-    mid_x, mid_y = (x1 + x2) / 2 - bend * (y2 - y1), (y1 + y2) / 2 + bend * (x2 - x1)
+    mid_x, mid_y = _middle(start, end)
     towards = math.atan2(y2 - mid_y, x2 - mid_x)
     back = min(20.0 * scale, length / 3)
     tip_x, tip_y = x2 - back * math.cos(towards), y2 - back * math.sin(towards)

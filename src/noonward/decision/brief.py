@@ -12,11 +12,10 @@ from noonward.decision.announced import Announced
 from noonward.errors import ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.learned import find_net, require_zones
-from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
+from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.freedom import Lever
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.setting import Protocol, Setting
-from noonward.units import HOUR_S
 
 REPLAY_SLOT_S: Final = 1.0
 """Slot of schedulers that replay a log, s: logs state whole seconds."""
@@ -33,12 +32,11 @@ class Needs:
         signals: It reads prices or carbon intensities.
         economics: It reads revenue or the carbon price; both are 0 in the view of a scenario without economics.
         forecast: Forecast it is given in ``view.forecast_KSL``; None: none.
-        lookahead_h: Hours its forecast reaches at least; it always reaches as far as any job may run. How far that is
-            follows from the longest job of the run, those to come included: read ``lookahead_h`` hours, and do not
-            decide by the length of ``view.forecast_KSL``.
+        lookahead_h: Hours its forecast reaches at least; it reaches further where the setting says so
+            (``Setting.forecast_h``, ``Brief.lookahead_h``).
         samples: It plans with jobs drawn from ``brief.sample_jobs``.
         allocate: It is asked again (ASK_ALLOCATE) when a job is about to start (protocol on-arrival).
-        finished: It is told (ASK_FINISHED) when a job finishes (protocol on-arrival).
+        finished: It is called (ASK_FINISHED) when a job finishes (protocol on-arrival).
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
@@ -84,8 +82,8 @@ class Brief(Setting):
         largest_gang: Largest gang (``gpus_max``) that a job may have, GPUs.
         largest_need: Most GPUs that a job may need at once (``gpus_min``).
         signals: Whether prices and carbon intensities are known.
-        lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast. No scheduler may decide by more
-            than it asked for (``Needs.lookahead_h``): the rest tells how long jobs to come may run.
+        lookahead_h: Hours that the forecasts in the view reach; 0 without a forecast. That follows from what is known
+            before the run, not from the jobs to come; a job may run on beyond it.
         sample_jobs: Draws a table of jobs from the statistics of the jobs to come, or None where there are none. Of a
             service (infinite ``window_s``) it draws a week, which repeats.
         future: The jobs that will come, for a scheduler with ``Needs.foresight``; else None.
@@ -121,27 +119,11 @@ class Brief(Setting):
             largest_gang=int(jobs.gpus_max_J.max()),
             largest_need=int(jobs.gpus_min_J.max()),
             signals=environment.signals is not None,
-            lookahead_h=max(needs.lookahead_h, _longest_h(environment)) if shown else 0,
+            lookahead_h=max(needs.lookahead_h, environment.reach_h) if shown else 0,
             sample_jobs=environment.sample_jobs,
             future=jobs if needs.foresight else None,
             recorded=jobs if needs.record and jobs.has_record else None,
         )
-
-
-def _longest_h(environment: Environment) -> int:
-    """Returns how many hours after its arrival a job may still run, counted in hours that a forecast must know.
-
-    Where run times are not told, it is what past jobs hardly exceed. Where no end is set to a job but the window's,
-    that has no limit; a forecast then reaches as far as the longest run.
-    """
-    jobs, fleet = environment.jobs, environment.fleet
-    if environment.knowledge is not None:
-        longest_s = environment.knowledge.reach_s
-    else:
-        slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
-        span_s = jobs.work_J * slowest_C[jobs.class_J] + np.where(np.isinf(jobs.slack_s_J), 0.0, jobs.slack_s_J)
-        longest_s = float(span_s.max())
-    return int(np.ceil(min(longest_s / HOUR_S, LONGEST_RUN_H))) + 2
 
 
 def check_fit(brief: Brief, needs: Needs, name: str) -> None:

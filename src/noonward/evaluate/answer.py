@@ -20,7 +20,7 @@ from noonward.schedule.cluster.what_happened import WHAT_HAPPENED
 from noonward.schedule.registry import Policy
 
 SAME_WORK: Final = 0.005
-"""Two policies are said to do the same work where their GPU-hours differ by no more than this share."""
+"""Two policies do the same work if their GPU-hours differ by no more than this share."""
 MOST_NAMED: Final = 3
 """Policies that a sentence names, the best first."""
 
@@ -213,7 +213,7 @@ def _undecided(comparison: Comparison, verdict: Verdict, said: str) -> str:
     if verdict.gain.value <= 0:
         which = "draws of prices" if one_window(comparison) else "windows"
         return f"{verdict.policy} led in the {which} that chose it, and not in the others; {until}."
-    return f"{verdict.policy} leads: it {said}; that interval includes no difference, so {until}."
+    return f"{verdict.policy} leads: it {said}; that interval includes zero, so {until}."
 
 
 def money(value: Estimate, unit: str, digits: int | None = None) -> str:

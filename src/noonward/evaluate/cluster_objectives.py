@@ -184,14 +184,16 @@ class ClusterObjective(Objective):
         saved, base = savings(comparison, policy), savings(comparison, comparison.reference)
         moved, today = moved_jobs(comparison, policy).value, spoken(comparison.reference)
         told = [
-            f"It runs {moved:,.0f} jobs at another site than they arrive at, with {lasting(saved.mean_delay_s.value)} "
-            f"of mean delay ({today}: {lasting(base.mean_delay_s.value)}); {saved.late_jobs.value:,.0f} jobs are late "
-            f"({today}: {base.late_jobs.value:,.0f})."
+            f"{moved:,.0f} jobs run away from their home site; starts are delayed by "
+            f"{lasting(saved.mean_delay_s.value)} on average ({today}: {lasting(base.mean_delay_s.value)}); "
+            f"{saved.late_jobs.value:,.0f} jobs are late ({today}: {base.late_jobs.value:,.0f})."
         ]
         work = ratio(comparison.values(policy, "gpu_hours"), comparison.values(comparison.reference, "gpu_hours")).value
         if abs(work - 1) > SAME_WORK:
             more = "more" if work > 1 else "fewer"
-            told.append(f"It runs {100 * abs(work - 1):.1f}% {more} GPU-hours, so bills alone do not compare.")
+            told.append(
+                f"It runs {100 * abs(work - 1):.1f}% {more} GPU-hours, so the bills are not directly comparable."
+            )
         return told
 
     def tables(self, comparison: Comparison) -> list[TextTable]:

@@ -100,8 +100,9 @@ def compare(
     today: GivenPolicy | None = None,
     currency: str | None = None,
 ) -> ComparisonResult:
-    """Runs policies over the same environments, records every run, and bounds every environment as soon as a process
-    has no run left to begin.
+    """Runs policies over the same environments, records every run, and bounds every environment.
+
+    Bounds are computed last, by processes that have no run left.
 
     Runs that are recorded already under the same scenario, seed, data and version are kept, so an interrupted
     comparison resumes where it stopped.
@@ -119,8 +120,8 @@ def compare(
         progress: Called once per run and bound.
         executor: Where runs are carried out (``noonward.runtime``); by default here, one after the other.
         bound: Whether environments are bounded.
-        bound_seconds: Seconds that the bound of an environment may take, above 0; None: as long as it needs. A bound
-            that stops early holds all the same, and is looser.
+        bound_seconds: Time limit for each environment's bound, s, above 0; None: no limit. A shorter one gives a
+            looser, still valid bound.
         today: Policy that runs today: changes and savings are measured against it, and it is compared too. None: the
             scenario's reference, else what happened where the job table says so, else the first policy.
         currency: Currency that money is shown in, with what one of it is worth in USD: ``EUR=1.08``; None: USD. Frames

@@ -73,7 +73,7 @@ class Objective(ABC):
     bound_condition: ClassVar[str]
     """What a scenario must be for a bound to be known; said where none is."""
     bound_in_steps: ClassVar[bool] = False
-    """Whether ``compute_bound`` can be given seconds: it works in steps, each of which leaves a bound behind."""
+    """Whether ``compute_bound`` can be given a time limit: stopping early leaves a valid but looser bound."""
     meaning: ClassVar[str] = ""
     """What the ranked value is, for readers of a report; may be empty."""
 
@@ -117,7 +117,7 @@ class Objective(ABC):
         Args:
             environment: Environment.
             seconds: Seconds after which it begins no further step; None: it leaves none out. Given only where
-                ``bound_in_steps``. Where they ran out, the bound holds all the same, is looser, and has ``cut`` 1.
+                ``bound_in_steps``. If they ran out, the bound is valid but looser, and has ``cut`` 1.
         """
 
     def gap_metrics(self, bounds: Sequence[Bound]) -> list[Metric]:

@@ -39,8 +39,10 @@ from noonward.units import HOUR_S
 WINDOW_H: Final = 12
 JOBS: Final = 60
 HISTORY_H: Final = 24
+FORECAST_H: Final = 8
+"""Hours that forecasts reach; most schedulers ask for more."""
 LONGER: Final = 5.0
-"""Factor on the run times of later jobs."""
+"""Factor on the run times and slacks of later jobs."""
 START: Final = datetime(2022, 3, 1, tzinfo=UTC)
 ZONES: Final = ("DE", "AU-SA", "AU-WA")
 """Zones of the sites: the first has a day-ahead market; all are known to the learned forecasts."""
@@ -168,16 +170,10 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int, limit: Tim
         reach_h = Brief.of(environment, scheduler.needs).lookahead_h
         what = f"prices and carbon intensities of hours beyond its forecast, which reaches {reach_h} h,"
     _check_future(scheduler, seed, first, _other_signals(environment, reach_h, published), what)
-    # Curves are given for as long as an environment's jobs may run, and an error made from the truth for as long.
+    # Curves and signals are given for as long as an environment's jobs may run, so a forecast from the truth is, too.
     if environment.caps is None and (forecast is None or forecast.kind not in FORESEEING):
-        what = "the run times of jobs that arrive later"
-        remedy = (
-            "read the brief and the view alone"
-            if forecast is None
-            else "view.forecast_KSL reaches as far as the longest job of the whole run, those to come included, so do "
-            "not decide by its length (shape[2], brief.lookahead_h): state Needs(lookahead_h=...) and read no further"
-        )
-        _check_future(scheduler, seed, first, _longer_jobs(environment), what, remedy)
+        what = "the run times and slacks of jobs that arrive later"
+        _check_future(scheduler, seed, first, _longer_jobs(environment), what)
 
 
 def _check_future(
@@ -186,7 +182,6 @@ def _check_future(
     first: _Trace,
     changed: tuple[Environment, float],
     what: str,
-    remedy: str = "read the brief and the view alone",
 ) -> None:
     """Compares what was answered before a time with a run in which only what comes later is changed."""
     environment, time_s = changed
@@ -197,7 +192,7 @@ def _check_future(
             scheduler,
             environment,
             f"answers differently before {time_s:g} s when only {what} are changed",
-            remedy,
+            "read the brief and the view alone",
         )
 
 
@@ -399,6 +394,7 @@ def _environment(protocol: Protocol, rng: np.random.Generator, *, drained: bool)
         ),
         economics=Economics(revenue_usd_per_gpu_hour=0.1, carbon_usd_per_t=100.0),
         sample_jobs=lambda draw: _jobs(draw, drained=drained),
+        forecast_h=FORECAST_H,
     )
 
 
@@ -496,11 +492,12 @@ def _other_jobs(environment: Environment) -> tuple[Environment, float]:
 
 
 def _longer_jobs(environment: Environment) -> tuple[Environment, float]:
-    """Returns an environment whose later half of jobs runs longer than any before, and the time of the first, s."""
+    """Returns an environment whose later half of jobs runs longer and may wait longer, and the time of the first, s."""
     jobs = environment.jobs
     first = len(jobs) // 2
-    work_J = np.where(np.arange(len(jobs)) >= first, LONGER * jobs.work_J, jobs.work_J)
-    return replace(environment, jobs=replace(jobs, work_J=work_J)), float(jobs.arrival_s_J[first])
+    factor_J = np.where(np.arange(len(jobs)) >= first, LONGER, 1.0)
+    longer = replace(jobs, work_J=factor_J * jobs.work_J, slack_s_J=factor_J * jobs.slack_s_J)
+    return replace(environment, jobs=longer), float(jobs.arrival_s_J[first])
 
 
 def _other_signals(environment: Environment, reach_h: int, published: bool) -> tuple[Environment, float]:

@@ -162,7 +162,7 @@ def plan_day(environment: Environment, scheduler: FollowPlan, *, seed: int = 0) 
     """
     environment = replace(environment, protocol="on-arrival")
     brief = Brief.of(environment, scheduler.needs)
-    check_fit(brief, scheduler.needs, "'noonward plan'")
+    check_fit(brief, scheduler.needs, "'noonward capacity-plan'")
     engine = ClusterEngine(environment, scheduler, seed=seed)
     scheduler.reset(brief, stream(seed, "policy", environment.index))
     engine.step()

@@ -1,1 +1,1 @@
-"""Learned policies: nets, replay, algorithms (one file each), trainer, checkpoints. Alone in importing torch."""
+"""Learned policies: nets, replay, algorithms, trainer, checkpoints. The only package that imports torch."""

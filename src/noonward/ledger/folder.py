@@ -65,7 +65,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def write_files(files: dict[str, bytes], folder: Path) -> dict[str, Any]:
-    """Writes a record's files to its folder, whole or not at all; a record that lies there is replaced.
+    """Writes a record's files to its folder atomically; an earlier record there is replaced.
 
     The manifest is written last, with an entry ``digests``: the digest of every file by name, and its own.
 

@@ -151,7 +151,7 @@ def write_record(
     code: str | None = None,
     notes: Sequence[str] = (),
 ) -> Record:
-    """Writes a run's folder, whole or not at all, and returns it.
+    """Writes a run's folder atomically, and returns it.
 
     Args:
         outcome: The run.

@@ -289,7 +289,7 @@ class Day(msgspec.Struct, kw_only=True):
     """When the 24 hours begin, UTC."""
     jobs: int
     energy_kwh: float
-    """Beyond that of free GPUs, journeys included."""
+    """Energy above idle, transfers included."""
     energy_usd: float
     carbon_kg: float
     wait_h: float
@@ -428,7 +428,7 @@ def _days(
 
 
 def amounts(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int) -> F8:
-    """Returns kWh, USD and kgCO2 per job beyond those of free GPUs, journeys included."""
+    """Returns kWh, USD and kgCO2 per job above those of idle GPUs, transfers included."""
     settled: SettledRun = settle_run(outcome_of(setup, signals, fates, hours))
     beyond = settled.power.job_JA - settled.power.displaced_JA + settled.move_JA + settled.result_JA
     return np.asarray(beyond[:, :3])

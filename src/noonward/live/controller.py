@@ -332,7 +332,7 @@ class Controller:
         self.decide_wake.set()
 
     def use_policy(self, policy: str) -> None:
-        """Lets a policy decide from the next question on, as if it had not decided before; jobs keep their places.
+        """Lets a policy decide from the next decision on, with no memory of earlier ones; jobs keep their places.
 
         Raises:
             ScenarioError: There is no such policy, or it cannot run here.

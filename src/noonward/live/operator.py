@@ -127,7 +127,7 @@ def steer_job(
 
 
 def drain_site(controller: Controller, site: str, drained: bool, who: str) -> None:
-    """Stops or resumes starts at a site; what runs there runs on.
+    """Stops or resumes starts at a site; running jobs continue.
 
     Raises:
         DataError: There is no such site.

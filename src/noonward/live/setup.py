@@ -23,16 +23,13 @@ from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.known_jobs import KnownJobs, StatedTimes, known_jobs
 from noonward.live.store.store import Store
 from noonward.live.tokens import is_loopback
-from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
-from noonward.model.cluster.setting import Setting
+from noonward.model.cluster.setting import FORECAST_H, Setting
 from noonward.schedule.policies import make_scheduler
 from noonward.units import DAY_H
 
 GENERATED_H = 200 * DAY_H
 """Hours that the packaged generator draws for a service."""
-LOOKAHEAD_H = 7 * DAY_H
-"""Hours that the forecasts reach at most, where no deadline ends a job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +167,7 @@ class Setup:
         scenario = self.scenario
         lookahead_h = 0
         if needs.forecast is not None and self.source is not None:
-            lookahead_h = min(max(needs.lookahead_h, LOOKAHEAD_H), LONGEST_RUN_H)
+            lookahead_h = max(needs.lookahead_h, self.scenario.forecast_h or FORECAST_H)
         return Brief(
             **self.setting(window_s=np.inf, drained=True).stated,
             largest_gang=self.config.largest_gang,

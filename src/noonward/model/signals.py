@@ -83,10 +83,10 @@ class Signals:
         value_ZH: Values per zone and hour by the name of the quantity, which states its unit (``Quantity``):
             ``price_usd_per_mwh`` (negative prices are legal), ``carbon_g_per_kwh`` (at least 0), and any other, e.g.
             ``water_l_per_kwh``. NaN marks an unknown hour; a quantity that is missing is unknown throughout.
-        notes: What a reader of any result must know about the data (stand-ins, estimates), per zone.
+        notes: What a reader of any result must know about the data (synthetic hours, estimates), per zone.
         parts: Values within the hours, by quantity and zone, of those that change within hours: shape (hours, parts),
             2, 3, 4, 6 or 12 parts of equal length. ``value_ZH`` holds the means of their hours, which forecasts,
-            charts and journeys of data read; power is settled by the parts.
+            charts and data transfers read; power is settled by the parts.
         day_ahead: Whether the price of a zone is that of its day-ahead market, where that is not as the packaged table
             says (``noonward.model.markets``).
 

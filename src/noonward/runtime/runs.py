@@ -64,7 +64,7 @@ def blaming(policy: str, *, packaged: bool) -> Iterator[None]:
         where, trace = own[-1], "".join(traceback.format_exception(error))
         raise SchedulerError(
             f"policy {policy!r} failed at {where.filename}, line {where.lineno}, in {where.name}: {where.line}\n"
-            f"  {type(error).__name__}: {error}\n  mend that line; --traceback shows all calls that led there",
+            f"  {type(error).__name__}: {error}\n  mend that line; --traceback shows the full traceback",
             trace,
         ) from error
 

@@ -18,7 +18,7 @@ from noonward.data.jobs.details import details_of
 from noonward.data.jobs.formats import import_jobs, log_format_of
 from noonward.data.jobs.load import TABLE_COLUMNS, run_times_s
 from noonward.data.jobs.logs.log import LogOptions
-from noonward.data.table_file import TableFile, column_names, open_table
+from noonward.data.table_file import EXTENSIONS, TableFile, column_names, open_table
 from noonward.data.text_table import read_head
 from noonward.errors import DataError
 from noonward.model.cluster.environment import largest_gang_C
@@ -138,6 +138,15 @@ def is_log(path: Path) -> bool:
 def is_dated(path: Path) -> bool:
     """Returns whether a file is a job log, or a job table with a column ``submit_time``."""
     return is_log(path) or "submit_time" in column_names(path)
+
+
+def holds_jobs(path: Path) -> bool:
+    """Returns whether a file is a job log, a job table or a trace of jobs, by its beginning; False if it is missing."""
+    if is_log(path):
+        return True
+    if path.suffix.lower() not in EXTENSIONS or not path.is_file() or not path.stat().st_size:
+        return False
+    return not {"submit_time", "submit_s", "origin", "duration_s"}.isdisjoint(column_names(path))
 
 
 def may_record_starts(path: Path) -> bool:

@@ -20,6 +20,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.knowledge import CANCELLED, DONE, FAILED, RUNNING, JobKnowledge, JobTraits, Knowledge
 from noonward.model.cluster.scenario import FineTuningJobs, JobTable, PaperStreamJobs, PoissonJobs, Scenario
+from noonward.model.cluster.setting import FORECAST_H
 from noonward.model.precision import TIME_DECIMALS
 from noonward.seeding import stream
 from noonward.units import DAY_S, HOUR_S
@@ -32,6 +33,8 @@ REACH: Final = 1.5
 """Times the longest past run with its slack that forecasts reach."""
 ENOUGH: Final = 4
 """Past jobs of a group from which on they say whether its jobs are short."""
+LONGEST_FORECAST_H: Final = 8760
+"""How far forecasts reach at most by what past jobs took, h."""
 FIRST_REACH_S: Final = 10 * DAY_S
 """How far forecasts reach where no past job is known, s."""
 
@@ -106,6 +109,25 @@ def job_knowledge(
         cause_J=_causes(details, len(jobs)),
         reach_s=_reach_s(fleet, past, np.where(np.isfinite(limit_P), limit_P, past_work_P)),
     )
+
+
+def longer_forecast_h(fleet: Fleet, source: JobTable, past: Jobs | None, start: datetime) -> int | None:
+    """Returns how far forecasts reach where a table's past holds longer jobs than they are made for, h; else None.
+
+    Of jobs that may still run at the start, what they had done by then counts.
+
+    Args:
+        fleet: The fleet.
+        source: The table, or one with a history, which is then read in its place.
+        past: Its jobs, as ``history.history_of`` returns them; None: there are none.
+        start: Start of the window.
+    """
+    known = job_rows(source if source.history is None else source.model_copy(update={"path": source.history}))
+    past, work_P, _ = _table_past(past, known.start_s_J, fleet, start)
+    if past is None:
+        return None
+    longest_h = int(np.ceil(min(_reach_s(fleet, past, work_P) / HOUR_S, LONGEST_FORECAST_H)))
+    return longest_h if longest_h > FORECAST_H else None
 
 
 def _table_past(

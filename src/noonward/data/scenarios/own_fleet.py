@@ -147,7 +147,7 @@ class OwnFleet:
         A class that no job of the table has is left out where its sites lack its GPU type.
 
         Raises:
-            ScenarioError: A class may run at sites alone that lack a GPU type that its jobs are bound to.
+            ScenarioError: All sites that a class may run at lack the GPU type that its jobs are bound to.
         """
         kinds = dict.fromkeys(pool.gpu.name for pool in self.pools) if self.by_type else [None]
         found = {}

@@ -69,7 +69,7 @@ class ZoneCalibration:
         utc_offset: Standard-time offset from UTC; it decides which hours are the local weekend.
         price: Statistics of the price, USD/MWh.
         carbon: Statistics of the lifecycle carbon intensity, gCO2/kWh.
-        stand_ins: Variables (``"price"``, ``"carbon"``) whose statistics rest on a stand-in, not on real series.
+        stand_ins: Variables (``"price"``, ``"carbon"``) whose statistics rest on a proxy, not on real series.
     """
 
     zone: str

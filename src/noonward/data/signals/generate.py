@@ -95,7 +95,7 @@ def draw_signals(
         zones=tuple(zones),
         value_ZH={"price_usd_per_mwh": price_ZH, "carbon_g_per_kwh": carbon_ZH},
         notes=tuple(
-            f"{part.zone} {variable}: generated from statistics of a stand-in, not of the market"
+            f"{part.zone} {variable}: synthetic, from the statistics of a proxy, not of the market"
             for part in parts
             for variable in part.stand_ins
         ),

@@ -56,7 +56,7 @@ def load_signals(
         paths: Files, or what their reader must be told; a later one fills only what earlier ones leave unknown.
         format: Format of files that state none: ``"tidy"`` (CSV or Parquet, one row an hour and zone, columns
             ``timestamp``, ``zone``, ``carbon_intensity_g_per_kwh`` (gCO2/kWh) and ``price_usd_per_mwh`` (USD/MWh), of
-            which a file may lack one; optional flags ``is_real`` (false: the price is a stand-in) and
+            which a file may lack one; optional flags ``is_real`` (false: the price is synthetic) and
             ``carbon_is_estimated``), or a publisher's (``noonward.data.signals.formats``). None: each file's is
             detected; a file that no publisher's format recognises is held to be tidy.
         columns: Names in tidy files where they differ; keys ``timestamp``, ``zone``, ``carbon``, ``price``.
@@ -64,7 +64,7 @@ def load_signals(
 
     Returns:
         Signals from the first to the last hour that any zone asked for has in any file, and within the hours where a
-        file says more than their means; unknown hours are NaN. The notes say how many price hours are a stand-in, where
+        file says more than their means; unknown hours are NaN. The notes say how many price hours are synthetic, where
         over 20 % of a zone's intensities are estimates, and what was converted, filled or dropped in publishers'
         files.
 
@@ -99,7 +99,7 @@ def load_signals(
     notes += _kind_notes(files)
     for zone, count, path in stand_ins:
         known = int(np.isfinite(price_ZH[wanted.index(zone)]).sum())
-        notes.append(f"{zone} price: {count} of {known} hours are a stand-in, not market data (file {path.name})")
+        notes.append(f"{zone} price: {count} of {known} hours are synthetic, not market data (file {path.name})")
     value_ZH = {PRICE_NAME: price_ZH, CARBON_NAME: carbon_ZH}
     return Signals(
         start=start,

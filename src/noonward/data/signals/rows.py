@@ -198,7 +198,7 @@ def _parsed_times(table: TableFile) -> pl.Series:
     plain = text.str.extract(f"({_STAMP})", 1).str.replace("T", " ")
     plain = pl.select(pl.when(plain.str.len_chars() == 16).then(plain + ":00").otherwise(plain)).to_series()
     time = plain.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", time_zone="UTC", strict=False)
-    table.refuse(time.is_null(), name, f"is not a time of the calendar; write UTC times {shape}")
+    table.refuse(time.is_null(), name, f"is not a valid date or time; write UTC times {shape}")
     return time
 
 

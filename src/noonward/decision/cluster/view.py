@@ -120,7 +120,7 @@ class ClusterView(NamedTuple):
     """What a scheduler sees when it is asked. The arrays are live views of the engine's state: read, never write.
 
     Axes: N askers (every site under each-slot, one dispatcher under on-arrival), S sites, A = 1 + S choices,
-    I ingress points, L hours ahead, C classes, G gang sizes from 0, F clock levels, J slots of jobs, K two of a kind.
+    I ingress points, L hours ahead, C classes, G gang sizes from 0, F clock levels, J rows of jobs, K price and carbon.
     Structured arrays have the fields of RUN, SITE, JOB and LINK above: ``view.site_S["free"]`` in Python,
     ``view.site_S[s].free`` in a compiled rule.
 

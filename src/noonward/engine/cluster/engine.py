@@ -23,7 +23,7 @@ from noonward.model.cluster.environment import Environment
 
 
 class ClusterEngine(SteppedEngine):
-    """One run that pauses and asks.
+    """One run: pauses at every decision, asks the scheduler, and applies the answer.
 
     Protocol ``each-slot`` (MASAC, Sec. II): time moves in slots. At a slot's start all finishes, joins and arrivals
     up to it are taken, jobs that can no longer start in time anywhere are dropped as overdue, and then decision

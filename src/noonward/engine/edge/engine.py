@@ -59,7 +59,7 @@ def world_of(setting: EdgeScenario, tasks: int) -> EdgeWorld:
 
 
 class EdgeEngine:
-    """One run that pauses and asks.
+    """One run: pauses at every decision, asks the scheduler, and applies the answer.
 
     N servers; each task needs a gang of servers at once, for ``steps x step time + load`` seconds; the load is skipped
     if an idle gang of exactly its size has its model loaded (EAT, Sec. IV). Whenever a visible task's gang is idle, the

@@ -64,7 +64,7 @@ def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:
         "of a site's GPUs in use; good policies fill the cheap and clean sites first."
     )
     return Figure(
-        name="utilisation-map", title="Utilisation hour by hour in one environment", caption=caption, plot=figure
+        name="utilisation-map", title="Utilization hour by hour in one environment", caption=caption, plot=figure
     )
 
 
@@ -101,7 +101,7 @@ def utilisation_bars(comparison: Comparison, good: str) -> Figure:
         "Share of a site's GPU-hours within the window that ran jobs, mean over the environments with 95% intervals; "
         f"use of {good} is better."
     )
-    return Figure(name="utilisation", title="Mean utilisation of the sites", caption=caption, plot=figure)
+    return Figure(name="utilisation", title="Mean utilization of the sites", caption=caption, plot=figure)
 
 
 def arrivals_IH(record: Record, hours: int) -> np.ndarray:

@@ -68,7 +68,7 @@ def energy_latency_figure(comparison: Comparison, frontier: FluidFrontier | None
         f"more than {100 * BEHIND:.0f}% of the jobs unfinished: their queues grow, and their times with the horizon."
     )
     if frontier is not None:
-        caption += " No scheduler that processes all of the work can enter the grey region below the frontier."
+        caption += " No scheduler that processes all of the work can enter the gray region below the frontier."
     return Figure(name="energy-latency", title="Energy against latency", caption=caption, plot=figure)
 
 

@@ -1,7 +1,7 @@
 """The report for a meeting: one page that says what to adopt, with three pictures; methods are folded below.
 
-It holds no program and loads nothing, so it is small and prints well. ``report/page.py`` makes the page with every
-figure.
+It contains no JavaScript and makes no network requests, so it is small and prints well. ``report/page.py`` makes the
+page with all charts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from noonward.evaluate.answer import best_to_adopt, bills, can_run, digits_of, headline, plainly, spoken, verdict_of
-from noonward.evaluate.cluster_objectives import ClusterObjective, carbon_scope
+from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.evidence import one_window
 from noonward.evaluate.report import page
@@ -60,10 +60,12 @@ def write_meeting_report(
         page.list_html(rest[1:]),
         page.notes_html(comparison.notes),
         "<div class='pair'>",
+        "<div>",
         _section("What each policy gains", _saving_caption(comparison), saving_chart(comparison)),
+        _windows(comparison),
+        "</div>",
         _cost_and_carbon(comparison),
         "</div>",
-        _windows(comparison),
         _sites(comparison),
         _moves(comparison),
         *(
@@ -164,8 +166,7 @@ def _cost_and_carbon(comparison: Comparison) -> str:
     caption = (
         f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
         f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. The axes do "
-        f"not begin at zero. "
-        f"Emissions: {carbon_scope(comparison.scenario)}."
+        "not begin at zero. How emissions are counted: see What was compared, below."
     )
     paid, emitted = f"paid for energy and transfers ({comparison.currency.name})", "t" if tonnes else "kg"
     chart = scatter(points, paid, f"emissions ({emitted} CO2)")
@@ -201,7 +202,7 @@ def _windows(comparison: Comparison) -> str:
     each = "each draw of prices for the one window of jobs" if draws else "each window"
     caption = f"{best} against {spoken(today)} in {each}; to the right is better.{chosen}"
     title = "Draw by draw" if draws else "Window by window"
-    return _section(title, caption, f"<div class='pair'>{bar_chart(bars, unit)}</div>")
+    return _section(title, caption, bar_chart(bars, unit))
 
 
 def _moves(comparison: Comparison) -> str:
@@ -218,14 +219,15 @@ def _moves(comparison: Comparison) -> str:
         step = -(-least // most)
         count = least // step
         change_ST = more_SH[:, : count * step].reshape(len(more_SH), count, step).mean(axis=2)
-        form = "%d %b %H:%M" if name == "wide" else "%d %b" if least > 48 else "%d, %H h"
+        form = "%d %b %H:%M" if name == "wide" else "%d %b" if least > 48 else "%d %b %H:%M"
         times = [(start + timedelta(hours=t * step)).strftime(form) for t in range(count)]
         chart = difference_map(change_ST, site_names(records[0]), times, "GPUs", width=width, ticks=ticks)
         drawn.append(f"<div class='{name}'>{chart}</div>")
         steps.append("hour" if step == 1 else f"{step} hours")
+    first = "draw of prices" if one_window(comparison) else "window"
     every = steps[0] if len(set(steps)) == 1 else f"{steps[0]} ({steps[1]} on a narrow screen)"
     caption = (
-        f"GPUs in use under {best} less those under {spoken(today)}, per site and {every} (UTC) of environment 0. "
+        f"GPUs in use under {best} less those under {spoken(today)}, per site and {every} (UTC) of the first {first}. "
         "Orange: work that comes here and now; blue: work that leaves, to another site or another hour."
     )
     return _section("What moves where and when", caption, "".join(drawn))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noonward.ledger.record import Record
 
 MOST_FLOWS: Final = 8
-"""Most journeys of work that are drawn."""
+"""Largest number of migrations on the map."""
 LEAST_FLOW: Final = 0.04
 """Smaller shares of all GPU-hours are not drawn."""
 
@@ -128,12 +128,12 @@ def site_caption(comparison: Comparison, best: str) -> str:
         f"{spoken(comparison.reference)}; blue: fewer. Arrows lead from where jobs arrive to where {best} runs "
         "them, the thicker the more GPU-hours; the largest are shown. Where sites lie close together, some names are "
         "left out; the table has them all. "
-        "Means per environment."
+        "Means over the windows."
     )
 
 
 def _flows(comparison: Comparison, found: SiteFigures, position: dict[int, int]) -> list[Flow]:
-    """Returns the largest journeys between sites that lie on the map."""
+    """Returns the largest migrations between sites that lie on the map."""
     fleet = comparison.scenario.fleet
     total = float(found.flow_IS.sum()) or 1.0
     pairs = []

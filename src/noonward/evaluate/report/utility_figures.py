@@ -19,6 +19,8 @@ from noonward.ledger.ledger import Ledger
 from noonward.ledger.utility import utility_usd
 
 LATE: Final = "late starts"
+TITLES_PX: Final = 110
+"""Room between rows of panels for the title of an axis and the titles below it, pixels."""
 TARIFFS: Final = "what tariffs add"
 _MONEY: Final = (
     ("revenue (U1)", "#009e73"),
@@ -100,8 +102,10 @@ def outcome_figure(comparison: Comparison) -> Figure:
     )
     names, styles = comparison.ranked(), policy_styles(comparison)
     titles = [title for _, title, _ in panels]
+    height = 2 * (150 + 24 * len(names))
+    gap = TITLES_PX / height
     figure = make_subplots(
-        2, 2, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.16, subplot_titles=titles
+        2, 2, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=gap, subplot_titles=titles
     )
     for i, (name, _, axis) in enumerate(panels):
         place = {"row": i // 2 + 1, "col": i % 2 + 1}
@@ -122,10 +126,10 @@ def outcome_figure(comparison: Comparison) -> Figure:
         figure.update_xaxes(title=axis, **place)
     figure.update_yaxes(autorange="reversed")
     figure.update_yaxes(title="policy", col=1)
-    lay_out(figure, 2 * (150 + 24 * len(names)))
+    lay_out(figure, height)
     caption = (
-        "What is better stands above each panel. Coloured marks are means over the environments "
-        "with 95% intervals. Each grey line joins one environment's results: follow it to compare policies within it."
+        "What is better stands above each panel. Colored marks are means over the environments "
+        "with 95% intervals. Each gray line joins one environment's results: follow it to compare policies within it."
     )
     title = "Utility, GPU-hours, cost and carbon over the test environments"
     return Figure(name="outcomes", title=title, caption=caption, plot=figure)

@@ -1,4 +1,4 @@
-"""The report of trade-off curves or a sensitivity: words, drawings and tables on one page without a program."""
+"""The report of trade-off curves or a sensitivity: words, pictures and tables on one static page without JavaScript."""
 
 from __future__ import annotations
 

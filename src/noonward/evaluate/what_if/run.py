@@ -32,7 +32,7 @@ from noonward.units import HOUR_S
 CARBON_PRICES: Final = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0)
 """Carbon prices of the curve of cost against carbon, USD/t."""
 SLACKS_H: Final = (0.0, 1.0, 3.0, 6.0, 12.0, 24.0, 48.0)
-"""Slacks of the curve of saving against delay, h, where all jobs have the same; those above the scenario's left out."""
+"""Slacks of the curve of saving against delay, h, if all jobs have the same; at most the scenario's."""
 FACTORS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Factors on the jobs' own slacks, where these differ."""
 METERS: Final = (

@@ -14,7 +14,7 @@ MOST_OF_IT = 0.8
 HALF = 0.5
 """Changes that cost this share of the saving are named."""
 FLAT = 0.005
-"""Changes below this share are said to be none."""
+"""Changes below this share count as none."""
 
 
 def words(study: Study) -> list[str]:

@@ -211,7 +211,7 @@ class ClusterTask:
             )
         if scenario.protocol != "on-arrival" and self.clocks == "free":
             raise ScenarioError(
-                f"scenario {scenario.name!r} asks {scenario.protocol}, whose agents choose sites alone; leave out "
+                f"scenario {scenario.name!r} asks {scenario.protocol}, whose agents choose only sites; leave out "
                 "clocks=free"
             )
         return Observation(

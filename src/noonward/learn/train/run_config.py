@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from noonward.errors import ScenarioError, nearest
 from noonward.learn.algorithms.registry import algorithm_named
@@ -19,7 +19,7 @@ from noonward.learn.tasks.task import Task, TaskConfig
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """A training run; the defaults are the paper's (MASAC, Table I and Sec. IV.A), or ours where it is silent [ours].
+    """A training run; the defaults are the paper's (MASAC, Table I and Sec. IV.A), or an [assumption].
 
     Attributes:
         algorithm: Name of the algorithm.
@@ -115,9 +115,22 @@ class RunConfig:
         return cls(task=made(sources=sources, **of_task), **content)
 
 
+_NOT_SET: Final = {"algorithm", "task", "settings", "sources", "kind"}
+"""Fields of a run and its task that no setting changes."""
+
+
 def _names(kind: type) -> set[str]:
     """Returns the names of a dataclass's fields."""
     return {each.name for each in dataclasses.fields(kind)}
+
+
+def setting_names(algorithm: str, task: type) -> set[str]:
+    """Returns the names that ``with_settings`` takes: of a run, its task and its algorithm.
+
+    Raises:
+        ScenarioError: There is no such algorithm.
+    """
+    return (_names(RunConfig) | _names(task)) - _NOT_SET | _names(algorithm_named(algorithm).config)
 
 
 def with_settings(algorithm: str, task: Any, settings: Iterable[str], **fields: Any) -> RunConfig:
@@ -132,8 +145,8 @@ def with_settings(algorithm: str, task: Any, settings: Iterable[str], **fields: 
     Raises:
         ScenarioError: A name is unknown, or a value has the wrong type or is out of range.
     """
-    own = _names(RunConfig) - {"algorithm", "task", "settings"}
-    of_task = _names(type(task)) - {"sources", "kind"}
+    own = _names(RunConfig) - _NOT_SET
+    of_task = _names(type(task)) - _NOT_SET
     known = _names(algorithm_named(algorithm).config)
     chosen: dict[str, Any] = {}
     changed: dict[str, Any] = {}
@@ -148,7 +161,7 @@ def with_settings(algorithm: str, task: Any, settings: Iterable[str], **fields: 
         elif name in known:
             chosen[name] = value
         elif "." in name:
-            raise ScenarioError(f"{name!r} is no setting of the run; values of the scenario are set by --scenario-set")
+            raise ScenarioError(f"{name!r} is no setting of the run; values of the scenario are set by --set")
         else:
             near = nearest(name, own | of_task | known)
             raise ScenarioError(f"unknown setting {name!r} of {algorithm} or of the run; {near}")

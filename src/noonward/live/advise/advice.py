@@ -108,8 +108,8 @@ def advise(scenario: Scenario, jobs: Sequence[QueuedJob], options: Options) -> A
     """Returns where and when each waiting job would run under a policy, and what that saves.
 
     The policy is asked as the live service asks it: the same scheduler object over the same views, from the GPUs that
-    running jobs hold, slot by slot, with prices and intensities taking the values that are forecast now. Jobs that come
-    later are not known, and not reckoned with. The reference is played in the same way from the same queue.
+    running jobs hold, slot by slot, with prices and intensities taking the values that are forecast now. Future
+    arrivals are ignored. The reference is played in the same way from the same queue.
 
     Raises:
         ScenarioError: The scenario, the policy or an option does not fit.
@@ -491,6 +491,6 @@ def _notes(setup: Setup, options: Options, run_times: Sequence[str]) -> list[str
     notes = [
         f"prices and intensities of the hours after {options.now:%Y-%m-%d %H:00} UTC are forecast ({kind}); savings "
         f"are those at the forecast, against {options.reference}",
-        "jobs that come later are not reckoned with",
+        "future arrivals are ignored",
     ]
     return [*notes, *run_times]

@@ -94,7 +94,7 @@ class WorkerHealth:
         self.died(n, self._servers[n].life, f"{reason} and was killed")
 
     def died(self, n: int, life: int, reason: str) -> None:
-        """Takes in that a worker is gone, unless it is known already, and starts another one in its place."""
+        """Records that a worker is gone, unless it is known already, and starts another one in its place."""
         server = self._servers[n]
         if server.life != life or server.state == "lost":
             return

@@ -26,7 +26,7 @@ class ImageModel(Protocol):
         """
 
     def joined(self, rank: int, size: int) -> None:
-        """Takes in that the gang's process group stands, and that this worker is a member of it.
+        """Called when this worker has joined its gang's process group.
 
         Raises:
             NoonwardError: It cannot draw in a gang of this size.
@@ -45,7 +45,7 @@ class ImageModel(Protocol):
         """
 
     def left(self) -> None:
-        """Takes in that the gang is dissolved."""
+        """Called when the gang is dissolved."""
 
 
 def pngs_of(images: Iterable[Image], order: Order) -> tuple[bytes, ...]:

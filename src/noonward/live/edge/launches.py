@@ -108,7 +108,7 @@ class Launches:
         self._workers.close()
 
     def suspend(self, reason: str) -> None:
-        """Takes in that all workers are gone and none can be started: tasks that ran wait again."""
+        """Puts running tasks back in the queue when all workers are gone and none can be started."""
         self._health.suspend()
         self._question.held_N[:] = NOBODY
         for run in self.runs.values():
@@ -361,13 +361,13 @@ class Launches:
     # Workers
 
     def _starting(self, n: int, ready_s: float) -> None:
-        """Takes in that the worker of a server starts."""
+        """Records that the worker of a server starts."""
         self._question.expect(n, ready_s)
         self._question.held_N[n] = NOBODY
         self._notes.changed = True
 
     def _ready(self) -> None:
-        """Takes in that a worker is ready."""
+        """Records that a worker is ready."""
         self._notes.changed = True
 
     def _died(self, n: int, run: GangRun | None, reason: str) -> None:

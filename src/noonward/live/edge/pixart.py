@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PROMPT_TOKENS: Final = 120
 """Longest prompt, tokens (PixArt-alpha)."""
 STAND_IN_TOKENS: Final = 16
-"""Tokens of a prompt's stand-in where a model has no text encoder."""
+"""Tokens of a prompt's random embedding, if a model has no text encoder."""
 GUIDANCE: Final = 4.5
 """Guidance of PixArt with a text encoder."""
 
@@ -93,7 +93,7 @@ class PixArt:
     def encode(self, pictures: Sequence[Picture], guidance: float) -> tuple[Tensor, Tensor]:
         """Returns the embeddings of prompts and the masks of their tokens; with guidance the negative prompts' first.
 
-        Without a text encoder an embedding is drawn from the prompt's digest: a stand-in that means nothing.
+        Without a text encoder an embedding is drawn from the prompt's digest: it means nothing.
 
         Raises:
             DataError: A prompt is too long.

@@ -19,7 +19,7 @@ _WORDS: Final = {
     "cancelled": "cancelled",
     "cancelling": "is being cancelled at its cluster",
     "overdue": "dropped: it could not start in time",
-    "lost": "lost: its cluster has forgotten it",
+    "lost": "lost: its cluster no longer reports it",
     "held": "held",
     "let go": "released by hand",
     "what it comes after is done": "the jobs it comes after are done",

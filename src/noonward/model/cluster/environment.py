@@ -17,7 +17,7 @@ from noonward.model.cluster.failures import JobFailures
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import SUBMITTED, TOLD, Jobs
 from noonward.model.cluster.knowledge import JobKnowledge
-from noonward.model.cluster.setting import Setting
+from noonward.model.cluster.setting import FORECAST_H, Setting
 from noonward.model.cluster.site_prices import StatedPrices
 from noonward.model.cluster.withheld import StandingJobs, Withheld
 from noonward.model.signals import Signals, SiteSignals
@@ -217,6 +217,15 @@ class Environment(Setting):
     def learns_run_times(self) -> bool:
         """Whether schedulers are told run times that are learned as jobs end."""
         return self.knowledge is not None and self.knowledge.told.run_time == "learned"
+
+    @property
+    def reach_h(self) -> int:
+        """Hours that forecasts reach at least: as stated, or as far as past jobs took, never by the jobs to come."""
+        if self.forecast_h is not None:
+            return self.forecast_h
+        if self.knowledge is None:
+            return FORECAST_H
+        return int(np.ceil(min(self.knowledge.reach_s / HOUR_S, LONGEST_RUN_H))) + 2
 
     @functools.cached_property
     def hours(self) -> int:

@@ -409,6 +409,10 @@ class Scenario(Spec):
     windows: Count | None = None
     """Number of windows that do not overlap, spread over the days of a dated job table and signal files; environment
     0 is the first of them. None: the environments' days are drawn on their own."""
+    forecast_h: Annotated[int, Field(ge=1, le=8760)] | None = None
+    """Hours that forecasts reach at least, whatever jobs come; none: 240, or 1.5 times the longest run with its slack
+    among the jobs of a table's past, if that is more. A policy that asks for more hours gets them. Of later hours a
+    scheduler is told nothing."""
     end: Literal["drained", "window"]
     """When a run ends: when every job is done or overdue, or at the end of the window."""
     lateness: Lateness = Lateness()
@@ -446,7 +450,7 @@ class Scenario(Spec):
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "events")
+        return without_defaults(self, write, "events", "forecast_h")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -538,6 +542,7 @@ class Scenario(Spec):
             latency_weight_w=self.latency_weight_w,
             late_until_s=late_until_s,
             late_usd_per_gpu_hour=self.lateness.usd_per_gpu_hour,
+            forecast_h=self.forecast_h,
         )
 
     @property

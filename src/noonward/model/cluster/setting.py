@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from noonward.model.limits import Constraints
 from noonward.model.network import Links
 
 Protocol = Literal["each-slot", "on-arrival"]
+FORECAST_H: Final = 240
+"""Hours that forecasts reach where nothing else is stated or known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,9 @@ class Setting:
         plants: Output of the plants that sites have contracts for, or None where no site has one.
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
+        forecast_h: Hours that forecasts reach at least, where stated or known from past jobs; None: ``FORECAST_H``, or
+            what is known of the jobs in place of their run times (``JobKnowledge.reach_s``). It is known before the
+            run, so that it tells nothing of the jobs to come.
     """
 
     scenario: str
@@ -71,6 +76,7 @@ class Setting:
     withheld: Withheld | None = None
     solar: SolarByHour | None = None
     plants: SolarByHour | None = None
+    forecast_h: int | None = None
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import numpy as np
 from pydantic import Field
@@ -36,6 +38,7 @@ from noonward.schedule.cluster.capacity_prices import (
 from noonward.schedule.cluster.learned_price import LearnedPrice
 from noonward.schedule.cluster.lives import drop_lives, no_lives, plan_started
 from noonward.schedule.cluster.planned_answers import NOTED, QUESTION_PARTS, by_plan
+from noonward.schedule.cluster.planned_power import PlannedPower
 from noonward.units import HOUR_S
 
 STRETCH_H: Final = 168
@@ -52,6 +55,8 @@ KEPT: Final = (
     "_life_J",
 )
 """Attributes that a state holds; the others follow from them and from the brief."""
+Improve = Callable[[int], F8]
+"""Improves prices by a round with the given number; returns the power that the plan adds by site and hour, W."""
 Samples = Annotated[int, Field(ge=1, description="draws of the jobs to come")]
 Rounds = Annotated[int, Field(ge=0, description="improvements of the prices an hour")]
 Memory = Annotated[float, Field(gt=0, le=1, description="of slopes, an hour")]
@@ -66,13 +71,17 @@ class BidPrice(PartlyCompiledScheduler):
     the workload's statistics (never the environment's own), under the forecast in force. They are improved every hour
     from where they stood and averaged over the steps; then every job that has not started is booked again.
 
-    The horizon moves with the clock. The next 240 hours have prices; an hour that comes into sight starts from the
-    price a day before it, and runs that reach behind the horizon pay the prices of its last day once more. A start is
+    The horizon moves with time. The next 240 hours have prices; an hour that comes into sight starts from the
+    price a day before it, and beyond the horizon the prices of its last day repeat. A start is
     planned within the horizon. The jobs to come are a sampled week (or the window, where it is shorter) that repeats;
     in every round few of them stand for all, so that an hour costs the same in a window of any length.
 
     The books follow the jobs: what is left of a booking is given back when its job ends early, and a run that goes on
     beyond its booking gets a longer one.
+
+    Where sites have tariffs, the price of energy is that of the next kW (``PowerPrices``): the expected share of a
+    demand charge, the sun that is left, and announced events, at the load that the plan comes to, averaged over the
+    rounds as in the bound with meters (Frank and Wolfe 1956). Jobs with a planned life count in no load.
 
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
@@ -89,6 +98,7 @@ class BidPrice(PartlyCompiledScheduler):
         jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one improvement,
             above 0.
         suspends: Whether it suspends jobs of interruptible classes; else they run unbroken, like all others.
+        peaks: Whether tariffs count by the price of the next kW; else by that of energy alone.
         first_rounds: Improvements of the prices before the first answer, at least 0.
         rounds: Improvements every hour, at least 0.
         step: AdaGrad step, USD per GPU-hour, above 0.
@@ -116,8 +126,8 @@ class BidPrice(PartlyCompiledScheduler):
         expected: Expected = 0,
         jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
         suspends: bool = False,
+        peaks: bool = True,
     ) -> None:
-        # The plan reads as many hours whatever jobs come: else the longest one to come would be told by the reach.
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
             lookahead_h=0 if forecast.foresight else PRICED_H, levers=("suspend",) if suspends else (),
@@ -128,6 +138,7 @@ class BidPrice(PartlyCompiledScheduler):
         self.step, self.memory = step, memory
         self.learned_price = learned_price
         self.expected, self.jobs_per_hour = expected, jobs_per_hour
+        self.peaks = peaks
 
     def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the jobs to come and opens the books.
@@ -153,6 +164,9 @@ class BidPrice(PartlyCompiledScheduler):
         self._plan_J, self._life_J = blank_plans(0), no_lives(0)
         self._bends = bool(self.needs.levers) and any(each.interruptible for each in brief.fleet.freedoms.values())
         self._option_S = np.zeros(sites, OPTION)
+        forecast = self.needs.forecast
+        assert forecast is not None, "bid prices read a forecast"
+        self._power = PlannedPower.of(brief, foresight=forecast.foresight) if self.peaks else None
         self._prices: Prices | None = None
         self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)
         self._place = Place(QUESTION_PARTS)
@@ -177,7 +191,12 @@ class BidPrice(PartlyCompiledScheduler):
 
     def state(self) -> State:
         """Returns a copy of the books, the prices and the sampled jobs."""
-        return {name: np.copy(getattr(self, name)) for name in KEPT}
+        return {name: np.copy(value) for name, value in self._kept.items()}
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        """What a state holds."""
+        return {name: getattr(self, name) for name in KEPT} | ({} if self._power is None else self._power.kept)
 
     def load_state(self, state: State) -> None:
         """Restores the books, the prices and the sampled jobs.
@@ -189,8 +208,10 @@ class BidPrice(PartlyCompiledScheduler):
             state = {**state, "_sampled": with_expected(np.asarray(state["_sampled"]))}
         if "_plan_J" in state:
             state = {**state, "_plan_J": as_plans(np.asarray(state["_plan_J"]))}
-        like = {name: getattr(self, name) for name in KEPT} | {"_booked_ST": None}  # books reach as far as runs do
-        checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J", "_life_J"))
+        like = self._kept | {"_booked_ST": None}  # books reach as far as runs do
+        checked_state(self, state, like, grows=("_sampled", "_per_draw_C", "_plan_J", "_life_J", "drawn_kw_HS"))
+        if self._power is not None:
+            self._power.restore(state)
         for name in KEPT:
             value = np.array(state[name], order="C")
             setattr(self, name, value if value.ndim else int(value))
@@ -261,13 +282,13 @@ class BidPrice(PartlyCompiledScheduler):
         return self._reach(view, prices, max(longest_h, booked_h))
 
     def _reach(self, view: ClusterView, prices: Prices, longest_h: float) -> Prices:
-        """Lets prices and books reach behind the horizon as far as a run of some hours, and returns the prices."""
+        """Extends prices and books beyond the horizon by a run of some hours, and returns the prices."""
         hours = PRICED_H + int(np.ceil(longest_h)) + 2
         if hours > prices.paid_SR.shape[1]:
             sites = len(prices.price_SH)
             prices = prices._replace(paid_SR=np.zeros((sites, hours)), energy_SR=np.zeros((sites, hours)))
             sum_up(prices.mean_SH, prices.paid_SR)
-            sum_up_energy(view, prices.energy_SR)
+            self._sum_up_energy(view, prices)
             self._prices = prices
             more = hours * self._per_hour - self._booked_ST.shape[1]
             blank_ST = np.zeros((sites, more), np.int64)
@@ -279,12 +300,16 @@ class BidPrice(PartlyCompiledScheduler):
         """Moves prices and books on to an hour; hours that come into sight start from the price a day before."""
         if self._hour < 0:
             self._hour = hour
+            if self._power is not None:
+                self._power.begin(hour)
             return
         ahead_H = np.arange(PRICED_H) + hour - self._hour
         beyond = ahead_H >= PRICED_H
         ahead_H[beyond] = PRICED_H - DAY_H + (ahead_H[beyond] - PRICED_H) % DAY_H
         for value_SH in (self._price_SH, self._square_SH, self._mean_SH):
             value_SH[:] = value_SH[:, ahead_H]
+        if self._power is not None:
+            self._power.move(hour, ahead_H)
         self._square_SH[:, beyond] = 0.0
         past = min((hour - self._hour) * self._per_hour, self._booked_ST.shape[1])
         left = self._booked_ST.shape[1] - past
@@ -319,25 +344,53 @@ class BidPrice(PartlyCompiledScheduler):
         prices.capacity_SH[:] = self._capacity(view.site_S, waiting)
         prices.square_SH[:] *= self.memory
         hour_h = self._hour % self._stretch_h
-        improve(
-            view,
-            prices,
-            option_WS,
-            self._coming_C,
-            self._option_CS,
-            self._ahead,
-            int(np.searchsorted(self._coming_C["arrival_h"], hour_h + (view.now_s - zero_s) / HOUR_S, "right")),
-            hour_h,
-            self._stretch_h,
-            min(float(PRICED_H), self._window_h - self._hour),
-            self.step,
-            rounds,
-            self.jobs_per_hour,
-        )
+        first = int(np.searchsorted(self._coming_C["arrival_h"], hour_h + (view.now_s - zero_s) / HOUR_S, "right"))
+        load_w_SH = np.zeros((len(view.site_S), 0 if self._power is None else PRICED_H))
+
+        def improved(rounds: int, before: int) -> F8:
+            end_h, step = min(float(PRICED_H), self._window_h - self._hour), self.step
+            improve(
+                view, prices, option_WS, self._coming_C, self._option_CS, self._ahead, first, hour_h, self._stretch_h,
+                end_h, step, rounds, self.jobs_per_hour, load_w_SH, before,
+            )  # fmt: skip
+            return load_w_SH
+
+        if self._power is None:
+            improved(rounds, 0)
+        else:
+            self._improve_with_power(view, prices, self._power, rounds, waiting, functools.partial(improved, 1))
         rebook(view, prices, option_WS, self._booked_ST, slot_0, self._last_start_s, self._plan_J, waiting)
+        if self._power is not None:
+            self._power.note_books(view, self._plan_J)
         if self._bends:
             order_J = np.lexsort((self._plan_J["serial"], view.job_J["deadline_s"]))
             plan_started(view, prices, self._booked_ST, slot_0, self._plan_J, self._life_J, order_J)
+
+    def _improve_with_power(
+        self, view: ClusterView, prices: Prices, power: PlannedPower, rounds: int, waiting_W: I8, improve_once: Improve
+    ) -> None:
+        """Improves prices of GPUs and of power in turn: each round of the first is at the second's mean load so far."""
+        booked = self._plan_J["site"] >= 0
+        booked[waiting_W] = False
+        committed_w_SH, mean_SH = (
+            power.booked_w(view, self._plan_J, np.flatnonzero(booked)),
+            np.zeros_like(prices.mean_SH),
+        )
+        for k in range(rounds):
+            self._sum_up_energy(view, prices)
+            planned_w_SH = improve_once(k)
+            mean_SH += prices.mean_SH / rounds
+            power.note_plan(committed_w_SH + planned_w_SH)
+        if rounds:
+            prices.mean_SH[:] = mean_SH
+        sum_up(prices.mean_SH, prices.paid_SR)
+        self._sum_up_energy(view, prices)
+
+    def _sum_up_energy(self, view: ClusterView, prices: Prices) -> None:
+        """Writes the running integrals of the forecast cost, that of power at sites with tariffs included."""
+        sum_up_energy(view, prices.energy_SR)
+        if self._power is not None:
+            self._power.add_to(view, prices.energy_SR)
 
     def _capacity(self, site_S: Records, waiting_W: I8) -> F8:
         """Returns the GPU-hours per site and priced hour that running and travelling jobs leave."""

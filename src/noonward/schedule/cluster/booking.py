@@ -26,9 +26,6 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.knowledge import OVERRUN
 from noonward.units import HOUR_S
 
-REACH_H = 240
-"""Hours that forecasts reach at least, whatever jobs come: jobs without a latest start look so far ahead, and must not
-learn from the reach how long later jobs will run."""
 NEVER = 2.0**62
 """A slot that no run reaches; later ones do not fit into an integer."""
 REFUSED = -1
@@ -256,10 +253,7 @@ class Booked(CompiledScheduler):
     rule = staticmethod(_booked)
 
     def __init__(self, forecast: Forecast) -> None:
-        self.needs = Needs(
-            protocols=("each-slot",), signals=True, economics=True, forecast=forecast,
-            lookahead_h=0 if forecast.foresight else REACH_H,
-        )  # fmt: skip
+        self.needs = Needs(protocols=("each-slot",), signals=True, economics=True, forecast=forecast)
 
     def remarks(self, brief: Brief) -> tuple[str, ...]:
         """Returns a note where the run lies in months or hours that a learned forecast was trained on."""

@@ -147,7 +147,7 @@ def start_range_s(view: ClusterView, job: int, s: int, d: int, from_s: float, la
 
 @kernel(inline=True, allocates=False)
 def is_late(view: ClusterView, job: int, s: int, from_s: float, last_s: float) -> bool:
-    """Returns whether a job may be late and can be in time nowhere; arguments as in ``start_range_s``."""
+    """Returns whether a job may be late and cannot start on time anywhere; arguments as in ``start_range_s``."""
     if view.run_1[0].late_until_s == -np.inf:
         return False
     for d in range(view.site_S.shape[0]):
@@ -163,8 +163,8 @@ def describe(
 ) -> None:
     """Writes what running a job at every site takes and earns.
 
-    A job that can be in time nowhere, and may be late, is to start at once, wherever it fits. Of a job whose run time
-    is learned, what it earns, takes and costs is reckoned with what it is expected to take of the time told.
+    A job that cannot start on time anywhere, and may be late, starts at the earliest free slot. Of a job whose run
+    time is learned, what it earns, takes and costs is reckoned with what it is expected to take of the time told.
 
     Args:
         view: View.
@@ -299,14 +299,16 @@ def best_start(
 
 
 @kernel(inline=True, allocates=False)
-def _use(option: Any, site: int, start_h: float, weight: float, use_SH: F8) -> None:
-    """Adds the GPU-hours of a run to the hours that are priced."""
+def _use(option: Any, site: int, start_h: float, weight: float, use_SH: F8, load_w_SH: F8) -> None:
+    """Adds the GPU-hours of a run to the hours that are priced, and its power where that is asked for."""
     until = start_h + option.run_h
     hour = int(start_h)
     gpus = weight * option.gpus
     while start_h < until and hour < use_SH.shape[1]:
         end = min(until, hour + 1.0)
         use_SH[site, hour] += gpus * (end - start_h)
+        if hour < load_w_SH.shape[1]:
+            load_w_SH[site, hour] += weight * option.power_w * (end - start_h)
         start_h = end
         hour += 1
 
@@ -379,6 +381,7 @@ def _use_of_coming(
     seen: int,
     turn: float,
     jobs_per_hour: float,
+    load_w_SH: F8,
 ) -> None:
     """Adds what the jobs to come take, by those of them that stand for all in this round.
 
@@ -395,7 +398,7 @@ def _use_of_coming(
             if d >= 0:
                 unit = _unit(record.arrival_h + shift_h, jobs_per_hour)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
-                _use(option_CS[job, d], d, start_h, weight, prices.use_SH)
+                _use(option_CS[job, d], d, start_h, weight, prices.use_SH, load_w_SH)
 
 
 @kernel(allocates=False)
@@ -413,6 +416,8 @@ def improve(
     step: float,
     rounds: int,
     jobs_per_hour: float,
+    load_w_SH: F8,
+    first_round: int,
 ) -> None:
     """Improves the prices by AdaGrad steps on the dual of the plan of the coming hours.
 
@@ -434,6 +439,8 @@ def improve(
         step: AdaGrad step, USD per GPU-hour.
         rounds: Steps.
         jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one step.
+        load_w_SH: Written: facility power that the plan of the last step adds, W; with no hours: it is not asked for.
+        first_round: Steps before these in this hour.
     """
     price_SH, square_SH, mean_SH, use_SH = prices.price_SH, prices.square_SH, prices.mean_SH, prices.use_SH
     seen = _see(coming_C, ahead, first, hour_h, stretch_h, end_h, jobs_per_hour)
@@ -442,12 +449,13 @@ def improve(
     for k in range(rounds):
         sum_up(price_SH, prices.paid_SR)
         use_SH[:] = 0.0
+        load_w_SH[:] = 0.0
         for w in range(option_WS.shape[0]):
             _, d, start_h = best_start(view.site_S, prices, option_WS[w], 0, 0.0)
             if d >= 0:
-                _use(option_WS[w, d], d, start_h, 1.0, use_SH)
-        turn = (GOLDEN * k + ROOT_3 * hour_h) % 1.0
-        _use_of_coming(view.site_S, prices, coming_C, option_CS, ahead, seen, turn, jobs_per_hour)
+                _use(option_WS[w, d], d, start_h, 1.0, use_SH, load_w_SH)
+        turn = (GOLDEN * (first_round + k) + ROOT_3 * hour_h) % 1.0
+        _use_of_coming(view.site_S, prices, coming_C, option_CS, ahead, seen, turn, jobs_per_hour, load_w_SH)
         for s in range(price_SH.shape[0]):
             for hour in range(price_SH.shape[1]):
                 slope = (prices.capacity_SH[s, hour] - use_SH[s, hour]) / view.site_S[s].gpus

@@ -198,6 +198,7 @@ def bid_price(
     expected: Expected = 0,
     jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
     suspends: Literal["no", "yes"] = "no",
+    peaks: Literal["no", "yes"] = "yes",
 ) -> Scheduler:
     """Returns bid prices under a forecast; with a learned price, fewer rounds come before the first answer."""
     made = functools.partial(
@@ -209,6 +210,7 @@ def bid_price(
         expected=expected,
         jobs_per_hour=jobs_per_hour,
         suspends=suspends == "yes",
+        peaks=peaks == "yes",
     )
     return made() if price == "none" else made(first_rounds=FIRST_ROUNDS, learned_price=packaged_price(int(price)))
 
@@ -226,11 +228,13 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 
 
 def _add_bookers(registry: Registry) -> None:
-    def bid_words(forecast: str, price: str, suspends: str, **_: object) -> str:
+    def bid_words(forecast: str, price: str, suspends: str, peaks: str, **_: object) -> str:
         start = "" if price == "none" else "; the prices of GPUs start from learned ones"
         stops = "; suspends running jobs where their class allows it" if suspends == "yes" else ""
+        blind = "; of tariffs it sees the price of energy alone" if peaks == "no" else ""
         return (
-            f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}{stops}."
+            f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}{stops}"
+            f"{blind}."
         )
 
     makers: tuple[tuple[str, Callable[..., Scheduler], Callable[..., str]], ...] = (

@@ -1,4 +1,4 @@
-"""Rules of protocol on-arrival: where a job goes, with how many GPUs and at which clock."""
+"""Rules of protocol on-arrival: where a job goes, with how many GPUs and at which GPU frequency."""
 
 from __future__ import annotations
 

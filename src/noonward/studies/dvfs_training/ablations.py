@@ -1,4 +1,4 @@
-"""``reproduce dvfs-training --ablations``: CHSAC-AF with one correction taken back at a time, beside controls."""
+"""``reproduce dvfs-training --ablations``: the ablation study of CHSAC-AF, beside baselines."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def frontier_figure(comparison: Comparison, frontier: FluidFrontier | None = Non
     lay_out(figure, 520, legend="right")
     caption = (
         "Lower and further left is better; means over the environments with 95% intervals of the energy. Lines join "
-        "policies of one family. No scheduler that does all of the work enters the grey region (left; it bounds no "
+        "policies of one family. No scheduler that does all of the work enters the gray region (left; it bounds no "
         "percentile)."
     )
     return Figure(name="frontier", title="Energy-latency frontier of every policy", caption=caption, plot=figure)

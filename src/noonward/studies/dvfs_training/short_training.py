@@ -1,4 +1,4 @@
-"""Short trainings of CHSAC-AF with one correction taken back each, and what they reach in validation windows."""
+"""The ablation study of CHSAC-AF: short trainings, and their metrics in validation windows."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def pair_figure(found: GainMap) -> Figure:
         name="gain-map",
         title="Gains under every set of assumptions",
         caption="A point is the mean over the environments of one set of assumptions: its marker says what was varied, "
-        "its colour the demand, its size the power of a GPU. GPU-hours are compared with the one of the "
+        "its color the demand, its size the power of a GPU. GPU-hours are compared with the one of the "
         "paper's rules (S0 to S3) that runs fewest. The star and dotted lines are the numbers that the paper reports. "
         "A policy does what the paper says where a point lies on the star.",
         plot=figure,

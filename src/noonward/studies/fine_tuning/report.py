@@ -234,10 +234,10 @@ def figures(found: FineTuning) -> list[Figure]:
             _of(
                 half,
                 after(utilisation_map(chosen(half.policies)), "MASAC, Fig. 5"),
-                "Utilisation hour by hour in one environment",
+                "Utilization hour by hour in one environment",
                 first,
             ),
-            _of(half, utilisation_bars(half.policies, GOOD_SITES), "Mean utilisation of the sites", first),
+            _of(half, utilisation_bars(half.policies, GOOD_SITES), "Mean utilization of the sites", first),
             _of(half, after(outcome_figure(half.policies), "MASAC, Fig. 6"), "Utility, GPU-hours, cost and carbon"),
             _of(half, money_figure(half.policies), "Where the money comes from and goes"),
         ]

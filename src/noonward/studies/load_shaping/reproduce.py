@@ -250,7 +250,7 @@ class DrawRun(PlainSpec):
 
     @property
     def label(self) -> str:
-        """Which draw."""
+        """Name of the draw in tables."""
         return f"draw {self.draw}"
 
     def run(self) -> LoadShaping:

@@ -104,6 +104,16 @@ NOT_TURNED = {
         ),
         "failures of running jobs, which change no draw but their own (tests/engine/test_failures.py)",
     ),
+    **dict.fromkeys(
+        (
+            "Scenario.tenants",
+            *(f"Tenants.{name}" for name in ("by", "default", "half_life_h")),
+            *(f"Tenant.{name}" for name in ("gpus", "cohort", "borrow", "lend", "weight", "share")),
+        ),
+        "limits and orders starts where jobs have tenants (tests/engine/test_tenants.py)",
+    ),
+    "Tenant.gang_max": "limits what a live service takes (tests/live/test_tenants.py)",
+    "Tenant.waiting_max": "the same (tests/live/test_tenants.py)",
     "Lateness.usd_per_gpu_hour": "goes with rule wait (tests/engine/test_lateness.py)",
     "Lateness.overtime_h": "goes with rule wait (tests/engine/test_lateness.py)",
     "Knowledge.run_time": "changes what is shown, not the draws (tests/engine/test_told_run_times.py)",

@@ -24,7 +24,11 @@ These pages list every key; `python tools/scenario_reference.py` writes them fro
 """
 EVENTS = ("StatedEvent", "EventFile", "DrawnEvents", "TargetContract")
 PAGES = {
-    "scenario.md": ("cluster", HEAD, ("Scenario", "Economics", "Lateness", "Network", "Constraints", *EVENTS)),
+    "scenario.md": (
+        "cluster",
+        HEAD,
+        ("Scenario", "Economics", "Lateness", "Network", "Constraints", "Tenants", *EVENTS),
+    ),
     "scenario-fleet.md": (
         "cluster",
         "# Scenario file: sites and hardware\n\nThe key `fleet` of a [scenario file](scenario.md), and its parts.\n",

@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-Stream = Literal["workload", "world", "policy", "learner", "forecast"]
-STREAMS: Final = ("workload", "world", "policy", "learner", "forecast")
+Stream = Literal["workload", "world", "policy", "learner", "forecast", "tenants"]
+STREAMS: Final = ("workload", "world", "policy", "learner", "forecast", "tenants")
 
 
 def stream(seed: int, name: Stream, *key: int | str) -> np.random.Generator:

@@ -8,13 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from noonward.data.environments import HISTORY_H, build_environment, build_environments
+from noonward.data.environments import HISTORY_H, build_environment
 from noonward.data.scenarios.load import load_scenario, with_files
 from noonward.data.signals.generate import generate_signals
 from noonward.engine.run import run
 from noonward.errors import ScenarioError, SignalRangeError
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
+from noonward.runtime.by_kind import build_environments
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream

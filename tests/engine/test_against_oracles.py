@@ -1,5 +1,6 @@
 """The compiled engine against the slow oracles, event for event, on random worlds under a random scheduler."""
 
+import itertools
 import math
 import random
 from dataclasses import replace
@@ -152,6 +153,28 @@ def test_each_slot_with_withheld_gpus_equals_the_slow_oracle(seed):
     compare_each_slot(small_worlds.withholding(small_worlds.draw(seed, "each-slot"), seed), seed)
 
 
+@pytest.mark.parametrize("seed", range(150))
+def test_each_slot_with_tenants_equals_the_slow_oracle(seed):
+    world = small_worlds.draw(seed, "each-slot")
+    if seed % 3 == 0:
+        world = small_worlds.withholding(world, seed)
+    compare_each_slot(small_worlds.with_tenants(world, seed), seed)
+
+
+def test_in_random_worlds_sites_wait_for_the_next_step():
+    waited = 0
+    for seed in range(40):
+        scheduler = Wanderer(seed)
+        play(small_worlds.with_tenants(small_worlds.draw(seed, "each-slot"), seed), scheduler)
+        slots = [(entry[1], entry[2]) for entry in scheduler.log]
+        waited += sum(
+            before[0] == after[0]
+            and any(first < 0 <= second for first, second in zip(before[1], after[1], strict=True))
+            for before, after in itertools.pairwise(slots)
+        )
+    assert waited > 0
+
+
 def compare_each_slot(world, seed):
     scheduler = Wanderer(seed, holds=(0.1, 0.5, 0.9)[seed % 3])
     outcome = play(world, scheduler)
@@ -220,6 +243,7 @@ def replay_on_arrival(world, scheduler):
         late_until_s=world.late_until_s,
         queued=world.queued,
         withheld=world.unavailable(),
+        quotas=world.quotas(),
     )
     assert next(replay.log, None) is None
     return jobs, replay
@@ -234,6 +258,11 @@ def test_on_arrival_equals_the_slow_oracle(seed, queued):
 @pytest.mark.parametrize("seed", range(80))
 def test_on_arrival_with_withheld_gpus_equals_the_slow_oracle(seed):
     compare_on_arrival(small_worlds.withholding(small_worlds.draw(seed, "on-arrival"), seed), seed, seed % 3 == 0)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_on_arrival_with_tenants_equals_the_slow_oracle(seed):
+    compare_on_arrival(small_worlds.with_tenants(small_worlds.draw(seed, "on-arrival"), seed), seed, seed % 3 == 0)
 
 
 def compare_on_arrival(world, seed, queued):

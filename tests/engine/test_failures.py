@@ -33,6 +33,7 @@ from noonward.seeding import stream
 from noonward.units import HOUR_S
 from reference import small_worlds
 from reference.suspension import Freedom
+from reference.tenants import Tenant
 
 WORLDS = 330
 LEVERS = ((), ("suspend",), ("suspend", "cap", "resize", "preempt"))
@@ -337,3 +338,12 @@ def test_learners_are_not_rewarded_for_jobs_that_fail_later():
     environment = build_environment(load_scenario("tiny", STATED))
     with pytest.raises(ScenarioError, match="rewards count every job whole"):
         build_world(environment, Needs(), Brief.of(environment, Needs()), rewards=AT_START)
+
+
+def test_a_job_that_fails_for_good_gives_its_tenants_quota_back():
+    """Two jobs on two GPUs each, of a tenant who may hold two of the four."""
+    failures = (1.5 * HOUR_S, [math.inf]), (math.inf, [math.inf])
+    made = world(*failures, job={**LONG, "tenant": 0}, gpus=4, tenants=[Tenant(2)])
+    outcome = run(made.environment(), make_scheduler("local-fcfs"))
+    assert outcome.job_J["status"].tolist() == [FAILED, DONE]
+    assert outcome.job_J["start_s"].tolist() == [0.0, 5400.0]

@@ -59,6 +59,13 @@ def test_every_axis_carries_name_and_unit(figures):
                     assert text in CATEGORIES or re.search(r"[a-z].*\(.+\)$", text), f"{figure.name}: {text!r}"
 
 
+def test_titles_of_axes_have_room_above_the_titles_of_the_next_row(figures):
+    plot = next(figure.plot for figure in figures if figure.name == "outcomes")
+    height = plot.layout.height - plot.layout.margin.t - plot.layout.margin.b
+    gap = plot.layout.yaxis.domain[0] - plot.layout.yaxis3.domain[1]
+    assert gap * height >= 75  # ticks, the axis title and a panel title, 25 px each
+
+
 def test_every_figure_has_words_and_a_name_of_its_own(figures):
     for figure in figures:
         assert len(figure.title) > 10

@@ -50,6 +50,16 @@ def test_sites_at_one_place_stand_beside_each_other():
     assert np.hypot(found[0][0] - found[1][0], found[0][1] - found[1][1]) > found[0][2] + 10
 
 
+def test_a_name_stands_where_no_arrow_ends():
+    spots = [spot("north", 45.0, -80.0), spot("south", 0.0, 100.0)]
+    alone, pointed_at = (
+        float(re.search(r'<text x="([\d.-]+)"[^>]*>north<', site_map(spots, flows)).group(1))
+        for flows in ((), (Flow(start=1, end=0, share=1.0, tip="work"),))
+    )
+    x = circles(site_map(spots))[0][0]
+    assert pointed_at < x < alone  # the arrow comes from the east, where the name would stand
+
+
 def test_names_overlap_neither_each_other_nor_points():
     rng = np.random.default_rng(3)
     spots = [spot(f"site-{n}", 40 + 15 * rng.random(), 25 * rng.random(), 0.4) for n in range(24)]

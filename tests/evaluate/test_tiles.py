@@ -9,18 +9,31 @@ from noonward.evaluate.answer import verdict_of
 from noonward.evaluate.report.tiles import tiles, tiles_html
 
 
-@pytest.fixture(scope="module")
-def better(money):
-    """A comparison in which ``random`` pays and emits half of what today's policy does."""
+def paying(money, share):
+    """A comparison in which ``random`` pays and emits a share of what today's policy does, and is better."""
     halved = ("job_energy_usd", "free_energy_usd", "move_usd", "result_usd", "job_kg", "free_kg")
     halved += ("move_kg", "result_kg")
     half = []
     for n, record in enumerate(money.records["random"]):
         today = money.records[money.reference][n].ledger
-        figures = {name: getattr(today, name) / 2 for name in halved}
+        figures = {name: share * getattr(today, name) for name in halved}
         ledger = dataclasses.replace(record.ledger, utility_usd=100.0 + n, **figures)
         half.append(dataclasses.replace(record, ledger=ledger))
     return dataclasses.replace(money, records={**money.records, "random": half})
+
+
+@pytest.fixture(scope="module")
+def better(money):
+    return paying(money, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("share", "big"),
+    [(0.9999, "About the same"), (1.0, "About the same"), (0.997, "\N{MINUS SIGN}0.3%"), (1.2, "+20%")],
+)
+def test_a_change_below_rounding_is_said_in_words(money, share, big):
+    cost, carbon, _ = tiles(paying(money, share), "random")
+    assert cost.big == carbon.big == big
 
 
 def test_cost_and_carbon_are_halved(better):

@@ -134,6 +134,15 @@ def test_a_clear_saving_is_adopted_in_twelve_words_and_a_sentence(priced):
 
 
 @pytest.mark.parametrize(
+    ("paid", "size"), [(9.75, "2%"), (9.97, "0.3%"), (9.9999, "less than 0.1%")], ids=["whole", "tenths", "words"]
+)
+def test_a_change_below_rounding_is_no_0_percent(priced, paid, size):
+    first, second, *_ = headline(priced({"local-fcfs": [10.0, 10.0, 10.0], "random": [paid, paid, paid]}))
+    assert first == f"Adopt random: {size} cheaper than local-fcfs."
+    assert " (0.0%)" not in second
+
+
+@pytest.mark.parametrize(
     ("usd", "starts"),
     [
         ({"local-fcfs": [10.0, 10.0], "random": [10.0, 10.0]}, "Keep local-fcfs."),

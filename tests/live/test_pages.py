@@ -64,7 +64,9 @@ def test_failed_jobs_are_counted_and_their_pages_show_it(live, browser):
         )
     )
     assert '<li class="bad"><a id="count-failed" href="/jobs?state=failed"><strong>1</strong>' in browser.get("/").text
-    assert '<p class="answer bad">It failed' in browser.get("/jobs/1").text
+    page = browser.get("/jobs/1").text
+    assert '<p class="answer bad">It failed' in page
+    assert re.search(r"<dt>Work</dt><dd>a run of [\d.]+ (min|h), class ", page)
 
 
 def test_a_job_is_submitted_by_a_form_once(live, browser):

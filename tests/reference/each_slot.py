@@ -43,6 +43,7 @@ class Plant:
         caps: caps[site][hour] that no start may exceed; None for none.
         late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
         withheld: withheld[site] = [(time_s, GPUs that no job may take from then on), ...], from time 0; None for none.
+        quotas: reference.tenants.Quotas; None for none.
     """
 
     sites: list
@@ -55,6 +56,7 @@ class Plant:
     caps: list | None = None
     late_until_s: float = -math.inf
     withheld: list | None = None
+    quotas: object | None = None
 
 
 @dataclass
@@ -93,6 +95,11 @@ class Run:
             return free
         return min(free, math.floor(caps[s][int(self.now_s // 3600)]) - (self.plant.sites[s].gpus - free))
 
+    def room_for(self, job, s):
+        """The same for a job: no more than its tenant may take."""
+        room, quotas = self.room(s), self.plant.quotas
+        return room if quotas is None else min(room, quotas.room(job.tenant))
+
     def join_s(self, job, s, d):
         """First slot boundary at or after the journey from s to d, at the earliest the next slot."""
         slot_s = self.plant.slot_s
@@ -109,7 +116,7 @@ class Run:
     def mask(self, job, s):
         row = [True]
         for d in range(len(self.plant.sites)):
-            here = self.may_start(job, s) and self.room(s) >= job.gpus_min
+            here = self.may_start(job, s) and self.room_for(job, s) >= job.gpus_min
             row.append(here if d == s else self.may_move(job, s, d))
         return row
 
@@ -154,11 +161,32 @@ class Run:
             self.ledger.move(job, self.plant.homes.index(s), d, self.now_s)
             return
         site = self.plant.sites[s]
-        job.gpus = min(job.gpus_max, gpus or job.gpus_max, self.room(s))
+        job.gpus = min(job.gpus_max, gpus or job.gpus_max, self.room_for(job, s))
         job.level = site.best_level(job.gpus, job.class_) if level == ORACLE else level
         job.status, job.start_s = "running", self.now_s
         job.finish_s = self.now_s + job.work * site.unit_s(job.gpus, job.level, job.class_)
         self.ledger.start(job)
+
+    def pending(self, s):
+        """The jobs that a site is asked about in this slot, in order."""
+        quotas, queue = self.plant.quotas, self.queues[s]
+        if quotas is None:
+            return list(queue)
+        return [job.index for job in quotas.ordered([self.jobs[index] for index in queue], self.now_s)]
+
+    def asked(self, pending):
+        """Takes the next job of every site out of what is pending; -1 for none, or where it waits for the next step."""
+        quotas, out = self.plant.quotas, []
+        planned = [] if quotas is None else [0] * len(quotas.tenants)
+        for s, queue in enumerate(pending):
+            job = self.jobs[queue[0]] if queue else None
+            if job is None or (quotas is not None and quotas.deferred(job, planned)):
+                out.append(-1)
+                continue
+            out.append(queue.pop(0))
+            if quotas is not None and self.mask(job, s)[1 + s]:
+                planned[job.tenant] += min(job.gpus_max, self.room_for(job, s))
+        return out
 
     def before_queues(self, answer):
         """Asks what is asked in a slot before its queues: here nothing."""
@@ -204,6 +232,8 @@ def play(run, answer):
     plant, jobs, sites = run.plant, run.jobs, range(len(run.plant.sites))
     for index, job in enumerate(jobs):
         job.index, job.status = index, "planned"
+    if plant.quotas is not None:
+        plant.quotas.jobs = jobs
     slot = 0
     while True:
         time_s = slot * plant.slot_s
@@ -217,9 +247,9 @@ def play(run, answer):
         run.now_s = time_s
         run.drop_overdue()
         run.before_queues(answer)
-        pending = [list(run.queues[s]) for s in sites]
-        for turn in range(max(map(len, pending))):
-            asked = [pending[s][turn] if turn < len(pending[s]) else -1 for s in sites]
+        pending = [run.pending(s) for s in sites]
+        while any(pending):
+            asked = run.asked(pending)
             run.pay(time_s)
             answers = answer(run.question(asked))
             for s in sites:

@@ -82,6 +82,7 @@ class Job:
         result_gb: Data that travels back.
         preset_site: Site of a routing drawn with the workload; None for none.
         class_: Index of its class.
+        tenant: Index of its tenant, where there are quotas.
     """
 
     arrival_s: float
@@ -94,6 +95,7 @@ class Job:
     result_gb: float = 0.0
     preset_site: int | None = None
     class_: int = 0
+    tenant: int = 0
     index: int = -1
     moves: int = 0
     status: str = "in transit"
@@ -156,6 +158,7 @@ class Simulator:
         late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
         queued: Whether a link carries the data of one job at a time, in the order of arrival.
         withheld: withheld[site] = [(time_s, GPUs that no job may take from then on), ...], from time 0; None for none.
+        quotas: reference.tenants.Quotas; None for none.
         last_s: Time after which no event is taken: journeys that would begin later cost nothing.
     """
 
@@ -175,6 +178,7 @@ class Simulator:
         late_until_s=-math.inf,
         queued=False,
         withheld=None,
+        quotas=None,
         last_s=math.inf,
     ):
         self.queued, self.links, self.last_s = queued, {}, last_s
@@ -183,6 +187,9 @@ class Simulator:
         self.sites, self.latency_s, self.link_s_per_gb, self.home_site = sites, latency_s, link_s_per_gb, home_site
         self.route, self.allocate, self.finished, self.ledger = route, allocate, finished, ledger
         self.source, self.seen, self.events = iter(jobs), [], []
+        self.quotas = quotas
+        if quotas is not None:
+            quotas.jobs = self.seen
         self.best = functools.cache(lambda s, n, class_: sites[s].best_level(n, class_))
         self.state.withheld = [0 if withheld is None else withheld[s][0][1] for s in range(len(sites))]
         for s, steps in enumerate(withheld or ()):
@@ -278,8 +285,13 @@ class Simulator:
     def start_from_queue(self, s):
         queue, state = self.state.queues[s], self.state
         while queue:
-            job = next(iter(queue.values()))
-            free = state.free(s)
+            job, free = next(iter(queue.values())), state.free(s)
+            if self.quotas is not None:
+                job = self.quotas.first(queue.values(), state.now_s)
+                if job is None:
+                    return
+                room = self.quotas.room(job.tenant)
+                free = free if free < job.gpus_min else min(free, room)
             if free < job.gpus_min:
                 return
             gpus, level = job.asked if self.allocate is None else self.allocate(state, job, s, free)
@@ -308,7 +320,8 @@ class Simulator:
             self.ledger.result(job, self.state.now_s)
         if self.finished is not None:
             self.finished(self.state, job, self.sites[job.site].unit_j(job.gpus, job.level, job.class_))
-        self.start_from_queue(job.site)
+        for s in [job.site] if self.quotas is None else range(len(self.sites)):
+            self.start_from_queue(s)
 
     def lapse(self, job):
         if job.status == "queued":

@@ -11,12 +11,14 @@ from noonward.model.cluster.environment import Environment, GpuCaps
 from noonward.model.cluster.failures import JobFailures
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.tenant import Tenants
 from noonward.model.cluster.withheld import StandingJobs, Withheld
 from noonward.model.economics import Economics
 from noonward.model.network import Network
 from noonward.model.signals import Signals
 from reference import each_slot, ledger
 from reference.on_arrival import Job, Site
+from reference.tenants import Quotas, Tenant
 
 START = datetime(2022, 3, 1, tzinfo=UTC)
 HOUR_S = 3600.0
@@ -55,6 +57,8 @@ class World:
     failures: list | None = None  # (work at which it fails, [GPU-seconds between failures]) per job
     withheld: list | None = None  # withheld[site] = [(time_s, GPUs that no job may take from then on), ...]
     standing: list = field(default_factory=list)  # (site, GPUs, end_s) of jobs that were running before the run
+    tenants: list = field(default_factory=list)  # reference.tenants.Tenant; none for no quotas
+    half_life_s: float | None = None
     extra: dict = field(default_factory=dict)
     another: object = None  # draws the rows of another such world, given a random.Random
 
@@ -114,8 +118,26 @@ class World:
             withheld=self.announced(fleet),
             standing=self.standing_jobs(),
             failures=self.job_failures(),
+            **self.stated_tenants(),
             caps=None if self.caps is None else GpuCaps(gpus_SH=np.array(self.caps, dtype=np.float64), hard=self.hard),
         )
+
+    def stated_tenants(self):
+        """Tenants, as the package's environment holds them."""
+        if not self.tenants:
+            return {}
+        said = {f"tenant{t}": tenant.spec() for t, tenant in enumerate(self.tenants)}
+        half_life_h = None if self.half_life_s is None else self.half_life_s / HOUR_S
+        tenant_J = np.array([row["tenant"] for row in self.rows])
+        return {"tenants": Tenants.model_validate({"of": said, "half_life_h": half_life_h}), "tenant_J": tenant_J}
+
+    def stated_most(self):
+        """The most that each tenant may ever hold: its quota in an empty world."""
+        return [self.quotas().room(t) for t in range(len(self.tenants))]
+
+    def quotas(self):
+        """Tenants, as the oracles take them; None for none."""
+        return Quotas(self.tenants, self.half_life_s, self.slot_s) if self.tenants else None
 
     def announced(self, fleet):
         """What is withheld, as the package's environment holds it."""
@@ -212,6 +234,7 @@ class World:
                 row["result_gb"],
                 row["preset_site"] if row["preset_site"] >= 0 else None,
                 row["class_"],
+                row.get("tenant", 0),
             )
             for row in self.rows
         ]
@@ -246,6 +269,7 @@ class World:
             self.hard_caps,
             self.late_until_s,
             self.unavailable(),
+            self.quotas(),
         )
 
     def latency_s(self):
@@ -414,6 +438,22 @@ def withholding(world, seed):
             s = rng.randrange(len(world.sites))
             end_s = rng.choice((rng.uniform(1.0, span_s), 3600.0, world.slot_s))
             world.standing.append((s, rng.randint(1, world.sites[s].gpus), end_s))
+    return world
+
+
+def with_tenants(world, seed):
+    """Gives a world one to four tenants, in cohorts or alone, and every job one of them that it fits into."""
+    rng = random.Random(f"{seed} tenants")
+    gpus = sum(site.gpus for site in world.sites)
+    for _ in range(rng.randint(1, 4)):
+        limits = {"borrow": rng.choice((None, 0, rng.randint(1, 6))), "lend": rng.choice((None, 0, rng.randint(1, 6)))}
+        cohort = rng.choice((None, "a", "a", "b"))
+        world.tenants.append(Tenant(rng.randint(0, gpus), cohort, **limits, weight=rng.choice((1.0, 2.0, 0.5))))
+    world.tenants.append(Tenant(rng.randint(8, 12), rng.choice((None, "a"))))
+    most = world.stated_most()
+    for row in world.rows:
+        row["tenant"] = rng.choice([t for t in range(len(most)) if row["gpus_min"] <= most[t]])
+    world.half_life_s = rng.choice((None, 0.0, 900.0, 7200.0, 604800.0))
     return world
 
 

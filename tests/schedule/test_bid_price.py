@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from noonward.data.environments import build_environment, build_environments
+from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief, Needs
 from noonward.engine.cluster.engine import ClusterEngine
@@ -19,6 +19,7 @@ from noonward.ledger.segments import DONE, OVERDUE
 from noonward.model.cluster.environment import GpuCaps
 from noonward.model.cluster.expected import WeightedJobs
 from noonward.model.cluster.jobs import Jobs
+from noonward.runtime.by_kind import build_environments
 from noonward.schedule.cluster.bid_price import STRETCH_H, BidPrice
 from noonward.schedule.cluster.bookings import _best_room
 from noonward.schedule.cluster.capacity_prices import OPTION, PRICED_H, best_start, describe, sum_up, sum_up_energy
@@ -206,7 +207,9 @@ def test_the_best_start_between_turns_of_hours_is_the_best_of_all_minutes(seed):
                 continue
             now_s = engine.view.now_s
             prices, option_S = offered(scheduler, engine.view, slot, s, price_SH)
-            value, site, start_h = best_start(engine.view.site_S, prices, option_S, s, 0.0)
+            value, site, start_h = best_start(
+                engine.view.site_S, price_SH.shape[1], prices.paid_SR, prices.energy_SR, option_S, s, 0.0
+            )
             assert value == pytest.approx(best_by_trying(world, jobs[job], s, now_s, price_SH), rel=1e-9, abs=1e-12)
             assert (site >= 0) == (value > 0)
             assert start_h >= now_s % HOUR_S / HOUR_S or site < 0

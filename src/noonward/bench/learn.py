@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.bench.engine import cpu_seconds
-from noonward.data.environments import build_environments
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine
 from noonward.evaluate.metrics import Metric
+from noonward.runtime.by_kind import build_environments
 
 ROUNDS: Final = 5
 UPDATES: Final = 8

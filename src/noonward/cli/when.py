@@ -207,9 +207,11 @@ def _day(time: datetime, clock: tzinfo) -> str:
 
 def _saved(best: Choice, other: Choice) -> str:
     """Returns how much less, or more, a choice costs and emits than another, in words."""
+    from noonward.evaluate.statistics import size_told
+
     parts = []
     for value, base, unit in ((best.usd, other.usd, "USD"), (best.kg, other.kg, "kg CO2")):
-        share = f" ({abs(base - value) / base:.0%})".replace("%", " %") if base > 0 and value >= 0 else ""
+        share = f" ({size_told((base - value) / base)})" if base > 0 and value >= 0 else ""
         parts.append(f"{abs(base - value):,.2f} {unit}{share} {'less' if value <= base else 'more'}")
     return " and ".join(parts)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import numpy as np
 
+from noonward.arrays import I8
 from noonward.data.cooling import pue_by_hour
 from noonward.data.events import check_parts, events_of, in_parts
 from noonward.data.gpus_by_time import withheld_gpus
@@ -146,6 +147,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         knowledge=knowledge,
         failures=_failures(scenario, jobs, index, seed),
         events=events_of(scenario, start, index, seed) if scenario.events else (),
+        tenant_J=_tenants(scenario, jobs, index, seed),
         notes=(
             *([UNBROKEN] if scenario.fleet.freedoms else []),
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
@@ -155,18 +157,6 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         ),
         details=job_rows(scenario.jobs).details[jobs.row_J] if isinstance(scenario.jobs, JobTable) else None,
     )
-
-
-def build_environments(scenario: Scenario, count: int, seed: int = 0) -> Iterator[Environment]:
-    """Yields the first environments of a scenario.
-
-    Raises:
-        ScenarioError: The count is not positive, or as ``build_environment``.
-    """
-    if count < 1:
-        raise ScenarioError(f"{count} environments were asked for; ask for at least 1")
-    for index in range(count):
-        yield build_environment(scenario, index, seed)
 
 
 def describe_environment(environment: Environment) -> str:
@@ -260,6 +250,19 @@ def _window_notes(scenario: Scenario, start: datetime, jobs: Jobs) -> tuple[str,
                 "are left out"
             )
     return tuple(notes)
+
+
+def _tenants(scenario: Scenario, jobs: Jobs, index: int, seed: int) -> I8 | None:
+    """Returns whose each job is: as its table says, else drawn by the tenants' shares (stream ``tenants``)."""
+    tenants = scenario.tenants
+    if tenants is None:
+        return None
+    if not isinstance(scenario.jobs, JobTable):
+        return tenants.drawn(len(jobs), stream(seed, "tenants", index))
+    names = job_rows(scenario.jobs).details[tenants.by].to_list()
+    path = scenario.jobs.path.name
+    index_of = {name: tenants.index(name, f"{path}: a job") for name in {names[row] for row in jobs.row_J}}
+    return np.array([index_of[names[row]] for row in jobs.row_J], np.int64)
 
 
 def _zones(scenario: Scenario) -> tuple[str, ...]:

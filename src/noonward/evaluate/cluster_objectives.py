@@ -50,7 +50,7 @@ from noonward.evaluate.meter_tables import meter_metrics, meter_table
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.replay import replay_notes
 from noonward.evaluate.service_tables import class_table, constraint_table, service_metrics
-from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.statistics import Estimate, mean, ratio, size_told
 from noonward.evaluate.table import UNDEFINED, Column, Figure, Row, TextTable, number, percent
 from noonward.ledger.record import Record
 from noonward.model.cluster.environment import Environment
@@ -346,7 +346,7 @@ class UtilityObjective(ClusterObjective):
         """Returns utility gained and emissions avoided against the reference, in an environment's window."""
         gain = mean(comparison.values(policy, self.value) - comparison.values(comparison.reference, self.value))
         share = self.change(comparison, comparison.values(policy, self.value))
-        percentage = "" if math.isnan(share.value) else f" ({share.value:.0%})"
+        percentage = "" if math.isnan(share.value) else f" ({'-' if share.value < 0 else ''}{size_told(share.value)})"
         avoided = savings(comparison, policy).kg
         window = window_words(comparison.scenario.window_h)
         return (
@@ -580,14 +580,14 @@ class CostObjective(UtilityObjective):
         """Returns how much cheaper a policy is than today's."""
         if math.isnan(share):
             return f"cheaper than {today}"
-        return f"{abs(share):.0%} {'cheaper' if share >= 0 else 'dearer'} than {today}"
+        return f"{size_told(share)} {'cheaper' if share >= 0 else 'dearer'} than {today}"
 
     def saying(self, comparison: Comparison, policy: str) -> str:
         """Returns what a policy saves of the total cost, per window and per year, and the emissions avoided."""
         saved, share = comparison.currency.of(self._saved(comparison, policy)), self._share(comparison, policy).value
         verb, more = ("saves", "") if saved.value >= 0 else ("costs", " more")
         saved = saved if saved.value >= 0 else -saved
-        percentage = "" if math.isnan(share) else f" ({abs(share):.1%})"
+        percentage = "" if math.isnan(share) else f" ({size_told(share, 1)})"
         hours = comparison.scenario.window_h
         year = f", {money(Estimate(saved.value * YEAR_H / hours), comparison.currency.name)} a year"
         year = "" if one_window(comparison) else year  # one window of jobs says nothing of a year
@@ -631,7 +631,11 @@ class CostObjective(UtilityObjective):
             mine, its = (sum(comparison.mean(each, name).value for name in names) for each in (policy, today))
             if not mine and not its:
                 continue
-            share = f" ({abs(its - mine) / its:.1%} of the electricity bill)" if title == "Energy" and its > 0 else ""
+            share = (
+                f" ({size_told((its - mine) / its, 1)} of the electricity bill)"
+                if title == "Energy" and its > 0
+                else ""
+            )
             less = "less" if mine <= its else "more"
             parts.append(f"{title.lower()} {money(of(Estimate(abs(its - mine))), unit)}{share} {less}")
         return f"Of this: {', '.join(parts)}."

@@ -19,7 +19,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.noted import grouped
-from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.statistics import Estimate, mean, ratio, size_told
 from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Summary, TextTable
 from noonward.ledger.record import Record
 from noonward.model.cluster.knowledge import RunTimeKnowledge
@@ -162,7 +162,7 @@ class Objective(ABC):
         name = self.value_name.partition(" (")[0]
         if math.isnan(share):
             return f"better {name} than {today}"
-        return f"{abs(share):.0%} {'more' if (self.better == 'up') == (share >= 0) else 'less'} {name} than {today}"
+        return f"{size_told(share)} {'more' if (self.better == 'up') == (share >= 0) else 'less'} {name} than {today}"
 
     def saying(self, comparison: Comparison, policy: str) -> str:
         """Returns in words how much better a policy is than the reference, to go on after "it"."""

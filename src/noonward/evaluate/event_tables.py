@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-import numpy as np
-
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.statistics import Estimate, mean, ratio
-from noonward.evaluate.table import TextTable, number
-from noonward.ledger.units import unit_of
+from noonward.evaluate.site_lines import SiteLines
+from noonward.evaluate.statistics import Estimate, ratio
+from noonward.evaluate.table import TextTable
 from noonward.model.cluster.event import EventTotals
 
+EVENTS = SiteLines("events", EventTotals, "events", none=EventTotals.of([]))
+"""Events by site; an environment without events has none."""
 COLUMNS = {
     "events": ("events", 1),
     "asked (MWh)": ("asked_mwh", 3),
@@ -24,39 +22,23 @@ COLUMNS = {
 """Columns of the table: lines of the ledger, and their decimals."""
 
 
-def values_of(comparison: Comparison, policy: str, site: str, name: str) -> np.ndarray:
-    """Returns a line of a site's events in each environment; 0 in one without events."""
-    none = EventTotals.of([])
-    return np.array([float(getattr(one.ledger.events.get(site, none), name)) for one in comparison.records[policy]])
-
-
-def called_sites(comparison: Comparison) -> tuple[str, ...]:
-    """Returns the sites that have an event in any environment."""
-    records = comparison.records[comparison.reference]
-    return tuple(dict.fromkeys(site for one in records for site in one.ledger.events))
-
-
 def kept_share(comparison: Comparison, policy: str, site: str) -> Estimate:
     """Returns the share of the asked energy that was left out, over all environments."""
-    return ratio(values_of(comparison, policy, site, "delivered_mwh"), values_of(comparison, policy, site, "asked_mwh"))
+    left_out, asked = (EVENTS.values(comparison, policy, site, name) for name in ("delivered_mwh", "asked_mwh"))
+    return ratio(left_out, asked)
 
 
 def event_table(comparison: Comparison) -> TextTable | None:
     """Returns what events asked and paid, a row per site and policy, or None where there were none."""
-    sites = called_sites(comparison)
-    if not sites:
+    if not EVENTS.sites(comparison):
         return None
-    rows = []
-    for site in sites:
-        for policy in comparison.ranked():
-            cells = [
-                number(mean(values_of(comparison, policy, site, name)), digits) for name, digits in COLUMNS.values()
-            ]
-            rows.append((site, policy, *cells, f"{kept_share(comparison, policy, site).value:.1%}"))
     return TextTable(
         title="Grid events",
         header=("site", "policy", *COLUMNS, "attained"),
-        rows=tuple(rows),
+        rows=tuple(
+            (site, policy, *cells, f"{kept_share(comparison, policy, site).value:.1%}")
+            for site, policy, cells in EVENTS.rows(comparison, COLUMNS)
+        ),
         caption="Means over the environments. attained: energy left out of what was asked; in each metering interval "
         "at most what was asked counts. Payments and penalties are part of the cost.",
     )
@@ -64,13 +46,10 @@ def event_table(comparison: Comparison) -> TextTable | None:
 
 def event_metrics(comparison: Comparison) -> list[Metric]:
     """Returns every line of the events of every site for ``--json``."""
-    found = []
-    for site in called_sites(comparison):
+    metrics = []
+    for site in EVENTS.sites(comparison):
         for policy in comparison.records:
-            for line in fields(EventTotals):
-                value = mean(values_of(comparison, policy, site, line.name))
-                found.append(Metric.of(f"events/{site}/{line.name}/{policy}", value, unit_of(line.name)))
-            found.append(
-                Metric.of(f"events/{site}/share_attained/{policy}", kept_share(comparison, policy, site), "fraction")
-            )
-    return found
+            share = kept_share(comparison, policy, site)
+            metrics += [EVENTS.metric(comparison, site, policy, name) for name in EVENTS.names]
+            metrics.append(Metric.of(f"events/{site}/share_attained/{policy}", share, "fraction"))
+    return metrics

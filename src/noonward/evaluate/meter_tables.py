@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.statistics import Estimate, mean
-from noonward.evaluate.table import TextTable, number
+from noonward.evaluate.site_lines import SiteLines
+from noonward.evaluate.statistics import mean
+from noonward.evaluate.table import TextTable
 from noonward.ledger.meters import MeterLines
-from noonward.ledger.units import unit_of
 
+METERS = SiteLines("meters", MeterLines, "meter")
+"""Meters of the sites that have one."""
 COLUMNS = {
     "peak (kW)": ("peak_kw", 1),
     "load factor": ("load_factor", 3),
@@ -26,35 +26,20 @@ COLUMNS = {
 """Columns of the table: lines of a meter, and their decimals. Those of the bill only where a site has a tariff."""
 
 
-def line_of(comparison: Comparison, policy: str, site: str, name: str) -> Estimate:
-    """Returns the mean over the environments of a line of a site's meter."""
-    return mean(np.array([getattr(one.ledger.meters[site], name) for one in comparison.records[policy]]))
-
-
-def metered_sites(comparison: Comparison) -> tuple[str, ...]:
-    """Returns the sites that have a meter."""
-    return tuple(comparison.records[comparison.reference][0].ledger.meters)
-
-
 def meter_table(comparison: Comparison) -> TextTable | None:
     """Returns what the meters read, a row per site and policy, or None where no site has one."""
-    sites = metered_sites(comparison)
+    sites = METERS.sites(comparison)
     if not sites:
         return None
     shown = {
         title: (name, digits)
         for title, (name, digits) in COLUMNS.items()
-        if not all(np.isnan(line_of(comparison, comparison.reference, site, name).value) for site in sites)
+        if not all(np.isnan(mean(METERS.values(comparison, comparison.reference, s, name)).value) for s in sites)
     }
-    rows = [
-        (site, policy, *(number(line_of(comparison, policy, site, name), digits) for name, digits in shown.values()))
-        for site in sites
-        for policy in comparison.ranked()
-    ]
     return TextTable(
         title="Meters",
         header=("site", "policy", *shown),
-        rows=tuple(rows),
+        rows=tuple((site, policy, *cells) for site, policy, cells in METERS.rows(comparison, shown)),
         caption="Means over the environments. The peak is the largest mean power of a metering interval.",
     )
 
@@ -62,10 +47,8 @@ def meter_table(comparison: Comparison) -> TextTable | None:
 def meter_metrics(comparison: Comparison) -> list[Metric]:
     """Returns every line of every meter for ``--json``."""
     return [
-        Metric.of(
-            f"meter/{site}/{line.name}/{policy}", line_of(comparison, policy, site, line.name), unit_of(line.name)
-        )
-        for site in metered_sites(comparison)
-        for line in fields(MeterLines)
+        METERS.metric(comparison, site, policy, name)
+        for site in METERS.sites(comparison)
+        for name in METERS.names
         for policy in comparison.records
     ]

@@ -18,6 +18,23 @@ _T975: Final = (
 """0.975 quantiles of Student's t for 1 to 30 degrees of freedom."""
 
 
+def size_told(share: float, places: int = 0) -> str:
+    """Returns the size of a share as a percentage: one that would be rounded to 0 with a decimal, or in words.
+
+    Args:
+        share: Share, of either sign.
+        places: Decimals of the percentage.
+
+    Example:
+        >>> size_told(-0.27), size_told(0.0031), size_told(-0.0002), size_told(0.0)
+        ('27%', '0.3%', 'less than 0.1%', '0%')
+    """
+    size = abs(share)
+    if size == 0 or round(100 * size, places) > 0:
+        return f"{size:.{places}%}"
+    return f"{size:.1%}" if round(100 * size, 1) > 0 else "less than 0.1%"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A value with its 95% confidence interval.

@@ -136,6 +136,9 @@ def environment_digest(environment: Environment) -> str:
     if environment.failures is not None:
         digest.update(b"failures")
         arrays.append(environment.failures.table_JX)
+    if environment.tenant_J is not None:
+        digest.update(b"tenants")
+        arrays.append(environment.tenant_J)
     for array in arrays:
         add_array(digest, array)
     return digest.hexdigest()[:16]

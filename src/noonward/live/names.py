@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
+
+import msgspec
 
 from noonward.errors import ScenarioError
 from noonward.live.states import STATES
@@ -21,6 +23,7 @@ def told_of(row: Row) -> tuple[float, ...]:
     return tuple(json.loads(row["told"])) if row["told"] else ()
 
 
+_names: Final = msgspec.json.Decoder(list[str])
 _OPEN_JOBS = f"""
 SELECT site, pinned, origin, class, min(id) AS first, count(*) AS n FROM jobs
 WHERE {IS_OPEN} GROUP BY site, pinned, origin, class
@@ -71,7 +74,7 @@ class Names:
             result_gb=row["result_gb"],
             held=bool(row["held"]),
             pinned=self.site(row["pinned"]),
-            vetoed=frozenset(self.site(name) for name in json.loads(row["vetoed"]) if name in self.sites),
+            vetoed=frozenset(self.site(name) for name in _names.decode(row["vetoed"]) if name in self.sites),
             told=told_of(row),
         )
 

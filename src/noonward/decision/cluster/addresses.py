@@ -6,6 +6,7 @@ hundred numbers a call. One record of addresses takes their place.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from noonward.decision.cluster.layout import COUNTED, Part
 
 
-def place_dtype(parts: Sequence[Part]) -> np.dtype[np.void]:
+@functools.cache
+def place_dtype(parts: tuple[Part, ...]) -> np.dtype[np.void]:
     """Returns the type of a record of addresses: one of every array, and the lengths of the axes they share."""
     axes = sorted({axis for part in parts for axis in part.axes} - set(COUNTED))
     return np.dtype([(name, "i8") for name in (*(part.name for part in parts), *axes)])
@@ -57,14 +59,14 @@ class Place:
         of: What the arrays are those of, where its user says so.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: tuple[Part, ...]) -> None:
         self._parts = parts
         self._arrays: Sequence[NDArray[Any] | None] = (None,) * len(parts)
         self._place_1 = np.zeros(1, place_dtype(parts))
         self.address: int = self._place_1.__array_interface__["data"][0]
         self.of: object = None
 
-    def __reduce__(self) -> tuple[type[Place], tuple[Sequence[Part]]]:
+    def __reduce__(self) -> tuple[type[Place], tuple[tuple[Part, ...]]]:
         """Copies without what was noted: a copy's arrays lie elsewhere."""
         return Place, (self._parts,)
 
@@ -95,7 +97,7 @@ def _array_at(context: Any, builder: Any, array: Any, address: Any, lengths: lis
     return out._getvalue()
 
 
-def reader(kind: Any, parts: Sequence[Part]) -> Any:
+def reader(kind: Any, parts: tuple[Part, ...]) -> Any:
     """Returns a function for compiled code: (address of a record of ``place_dtype(parts)``) -> tuple of the arrays.
 
     Args:

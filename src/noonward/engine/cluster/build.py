@@ -37,6 +37,7 @@ from noonward.ledger.segments import JOB_OUTCOME, SEGMENT
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.freedom import Lever, bend
 from noonward.model.cluster.jobs import SUBMITTED
+from noonward.model.cluster.tenant import TENANT
 from noonward.model.cluster.withheld import Withheld
 from noonward.seeding import stream
 from noonward.units import HOUR_S
@@ -136,6 +137,9 @@ def _blank_world(
     engine_1["wants_finished"] = needs.finished
     engine_1["rewards"] = NO_REWARDS
     engine_1["caps"] = NO_CAPS
+    tenants = brief.tenants
+    engine_1["tenants"] = 0 if tenants is None else len(tenants.names)
+    engine_1["half_life_s"] = np.nan if tenants is None else tenants.half_life_s
     state_S = np.zeros(sites, SITE_STATE)
     for name in ("head", "tail", "cursor", "running", "last_running"):
         state_S[name] = -1
@@ -156,6 +160,7 @@ def _blank_world(
         bent_J=np.zeros(slots if bends else 1, BENT),
         segment_K=np.zeros(SEGMENTS if bends else 0, SEGMENT),
         failure_RX=np.zeros((0, 0)),
+        tenant_T=np.zeros(1, TENANT) if tenants is None else tenants.records(),
     )
 
 

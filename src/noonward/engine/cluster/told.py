@@ -173,9 +173,10 @@ class ToldEngine(SteppedEngine):
         job_J, outcome_J, track_J = self.view.job_J, self.world.outcome_R, self.world.track_J
         job_J["preset_site"][slot_K] = -1
         job_J["serial"][slot_K] = [one.serial for one in standing]
-        for records_J, told in ((job_J, "columns"), (outcome_J, "outcome")):
-            for name in getattr(standing[0], told) if standing else ():
-                records_J[name][slot_K] = [getattr(one, told)[name] for one in standing]
+        columns_K, outcome_K = [one.columns for one in standing], [one.outcome for one in standing]
+        for records_J, told_K in ((job_J, columns_K), (outcome_J, outcome_K)):
+            for name in told_K[0] if told_K else ():
+                records_J[name][slot_K] = [told[name] for told in told_K]
         track_J["next"][slot_K] = track_J["before"][slot_K] = -1
         track_J["row"][slot_K] = slot_K
         track_J["earliest_s"][slot_K] = [one.earliest_s for one in standing]

@@ -73,7 +73,7 @@ def write_meeting_report(
             for title, html in page.folded_parts(comparison, command)
         ),
     ]
-    links = [] if figures is None else [(figures, "Every figure, interactive")]
+    links = [] if figures is None else [(figures, "All charts, interactive")]
     for study in studies:
         name = next(name for name in STUDIES if study.stem.startswith(name))
         links.append((study, f"{name} of {study.stem.removeprefix(name + '-')}".capitalize()))
@@ -219,7 +219,7 @@ def _moves(comparison: Comparison) -> str:
         step = -(-least // most)
         count = least // step
         change_ST = more_SH[:, : count * step].reshape(len(more_SH), count, step).mean(axis=2)
-        form = "%d %b %H:%M" if name == "wide" else "%d %b" if least > 48 else "%d %b %H:%M"
+        form = "%d %b" if name == "narrow" and least > 48 else "%d %b %H:%M"
         times = [(start + timedelta(hours=t * step)).strftime(form) for t in range(count)]
         chart = difference_map(change_ST, site_names(records[0]), times, "GPUs", width=width, ticks=ticks)
         drawn.append(f"<div class='{name}'>{chart}</div>")

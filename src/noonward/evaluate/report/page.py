@@ -346,7 +346,7 @@ def folded_parts(comparison: Comparison, command: str) -> list[tuple[str, str]]:
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
     tables = "".join(table_html(table) for table in comparison.objective.tables(comparison))
     return [
-        ("All policies in figures", _results(comparison) + tables),
+        ("All policies in numbers", _results(comparison) + tables),
         ("The upper bound, and what no policy can change", _beyond(comparison) or "<p>No bound was looked for.</p>"),
         ("What was compared", f"<dl>{facts}</dl>{_policies(comparison)}"),
         ("How to reproduce this", _again(comparison, command)),

@@ -14,7 +14,7 @@ from noonward.evaluate.cluster_objectives import ClusterObjective
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.report import page
-from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.statistics import Estimate, mean, ratio, size_told
 
 STYLE: Final = """
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 220px), 1fr)); gap: 12px;
@@ -102,10 +102,15 @@ def _html(tile: Tile) -> str:
 
 
 def _share(values_PE: list[F8], otherwise: str) -> str:
-    """Returns the change of a sum in percent of today's; where that is not above 0, the change itself."""
+    """Returns the change of a sum in percent of today's, or in words; where that is not above 0, the change itself."""
     if not values_PE[1].sum() > 0:
         return otherwise
-    return f"{ratio(values_PE[0] - values_PE[1], values_PE[1]).value:+.0%}".replace("-", "\N{MINUS SIGN}")
+    change = ratio(values_PE[0] - values_PE[1], values_PE[1]).value
+    size = size_told(change)
+    if not size[0].isdigit() or not change:
+        return "About the same"
+    sign = "+" if change > 0 else "\N{MINUS SIGN}"
+    return sign + size
 
 
 def _amount(value: float) -> str:

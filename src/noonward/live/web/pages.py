@@ -208,8 +208,10 @@ class Pages:
             asked = json.loads(self.store.read("SELECT request FROM jobs WHERE id = ?", number_)[0]["request"])
             rows = self.store.read("SELECT * FROM events WHERE job = ? ORDER BY id DESC LIMIT ?", number_, ROWS)
             events = [self.api.shower.event(row) for row in rows]
+            kinds = self.controller.setup.scenario.fleet.gpu_types.values()
             return {
                 "job": job,
+                "by_duration": all(kind.classes[job.class_].time == "duration" for kind in kinds),
                 "asked": asked,
                 "why": why(self.controller, number_),
                 "decisions": self.api.decision_list(number_, 2**53, 10),

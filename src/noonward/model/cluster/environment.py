@@ -67,6 +67,7 @@ class Environment(Setting):
         failures: When running jobs fail (protocol ``each-slot``), or None: none does. No scheduler sees it.
         events: Grid events, those of one site without overlap; a scheduler knows of each from its notice on
             (``Brief.announced``).
+        tenant_J: Position in ``tenants`` of the tenant that each job is of; None where no tenants are stated.
         details: What the table of jobs says of each beyond what it needs, one row per job in their order, in the
             columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s) and ``state``
             (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler sees it.
@@ -92,6 +93,7 @@ class Environment(Setting):
     stated_prices: StatedPrices | None = None
     events: tuple[SiteEvent, ...] = ()
     failures: JobFailures | None = None
+    tenant_J: I8 | None = None
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
@@ -106,6 +108,7 @@ class Environment(Setting):
                 row = int((column >= limit).argmax())
                 raise ScenarioError(f"column {name}, row {row}: index {column[row]} is not below {limit}")
         self._check_sizes()
+        self._check_tenants()
         check_events(self.events, fleet.site_names)
         if self.failures is not None and (self.protocol != "each-slot" or len(self.failures) != len(jobs)):
             raise ScenarioError(
@@ -168,6 +171,16 @@ class Environment(Setting):
         gpus_S = np.array([site.gpus for site in self.fleet.sites], dtype=np.int64)
         return self.withheld if self.standing is None else self.standing.withheld(gpus_S, told=told, also=self.withheld)
 
+    def _check_tenants(self) -> None:
+        """Raises ScenarioError unless every job has a tenant whose quota it fits into, where tenants are stated."""
+        if (self.tenants is None) != (self.tenant_J is None):
+            raise ScenarioError("tenants and the tenants of jobs (tenant_J) go together; give both, or neither")
+        if self.tenants is not None and self.tenant_J is not None:
+            known = len(self.tenants.names)
+            if self.tenant_J.shape != (len(self.jobs),) or not ((self.tenant_J >= 0) & (self.tenant_J < known)).all():
+                raise ScenarioError(f"tenant_J is no column of {len(self.jobs)} positions of {known} tenants")
+            self.tenants.check_gangs(self.jobs.gpus_min_J, self.tenant_J)
+
     def _check_sizes(self) -> None:
         """Raises ScenarioError if a job fits into no site that its class may run at."""
         largest_J = largest_gang_C(self.fleet)[self.jobs.class_J]
@@ -209,6 +222,8 @@ class Environment(Setting):
             for name, told_J in zip(TOLD, self.knowledge.told_JK(len(TOLD)).T, strict=True):
                 records[name] = told_J
             records["expected"] = records["told"]
+        if self.tenant_J is not None:
+            records["tenant"] = self.tenant_J
         if self.late_until_s > -np.inf:
             records["deadline_s"][np.isinf(records["deadline_s"])] = self.late_until_s
         return records

@@ -36,6 +36,7 @@ SUBMITTED: Final = np.dtype(
     [
         *((name, JOB[name]) for name in JOB.names or ()),
         ("held", "i8"),  # 1 where an operator holds it: nobody is asked about it
+        ("tenant", "i8"),  # whose it is; 0 where no tenants are stated
         *((name, "f8") for name in TOLD),
     ]
 )
@@ -149,7 +150,7 @@ class Jobs:
         out["move_gb"] = self.data_gb_J + self.model_gb_J
         out["expected"], out["serial"] = self.work_J, np.arange(len(self))
         if dtype == SUBMITTED:
-            out["held"] = 0
+            out["held"] = out["tenant"] = 0
             for name in TOLD:
                 out[name] = self.work_J
         return out

@@ -17,6 +17,7 @@ from noonward.model.cluster.knowledge import Knowledge
 from noonward.model.cluster.lateness import Lateness
 from noonward.model.cluster.setting import Protocol, Setting
 from noonward.model.cluster.stated_events import Events, asked_sites
+from noonward.model.cluster.tenant import Tenants
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.markets import require_markets
@@ -432,6 +433,8 @@ class Scenario(Spec):
     is what serving a GPU-hour is worth to schedulers: give one above every cost; no figure contains it."""
     events: Events = ()
     """Grid events (docs/events.md): a list, a file of them (or its path), or a law that they are drawn by."""
+    tenants: Tenants | None = None
+    """Tenants, their quotas of GPUs and fair shares (docs/tenants.md); none: jobs are nobody's."""
     constraints: Constraints | None = None
     """Limits that policies are held against, and targets that some of them use; none: nothing is held."""
     latency_weight_w: dict[str, NonNegative] = Field(default_factory=dict)
@@ -450,7 +453,7 @@ class Scenario(Spec):
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "events", "forecast_h")
+        return without_defaults(self, write, "events", "tenants", "forecast_h")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -542,6 +545,7 @@ class Scenario(Spec):
             latency_weight_w=self.latency_weight_w,
             late_until_s=late_until_s,
             late_usd_per_gpu_hour=self.lateness.usd_per_gpu_hour,
+            tenants=self.tenants,
             forecast_h=self.forecast_h,
         )
 

@@ -18,6 +18,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.pue import PueByHour
 from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.cluster.solar import SolarByHour
+from noonward.model.cluster.tenant import Tenants
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
@@ -54,6 +55,7 @@ class Setting:
         plants: Output of the plants that sites have contracts for, or None where no site has one.
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
+        tenants: Quotas and fair shares of tenants, which limit every start; None where none are stated.
         forecast_h: Hours that forecasts reach at least, where stated or known from past jobs; None: ``FORECAST_H``, or
             what is known of the jobs in place of their run times (``JobKnowledge.reach_s``). It is known before the
             run, so that it tells nothing of the jobs to come.
@@ -76,6 +78,7 @@ class Setting:
     withheld: Withheld | None = None
     solar: SolarByHour | None = None
     plants: SolarByHour | None = None
+    tenants: Tenants | None = None
     forecast_h: int | None = None
 
     @property

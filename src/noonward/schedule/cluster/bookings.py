@@ -128,7 +128,7 @@ def _best_room(
             edge = slot == full + 1 or slot == last or booked_ST[d, slot + slots] > room
             if not (kink or edge):
                 continue
-            value = start_usd(option, prices, d, slot / per_hour)
+            value = start_usd(option, prices.paid_SR, prices.energy_SR, d, slot / per_hour)
             if value > best:
                 best, best_site, best_slot = value, d, slot_0 + slot
     return best, best_site, best_slot
@@ -157,7 +157,7 @@ def _first_room(
             seen += 1
         if start > min(latest, best_slot):
             continue
-        value = start_usd(option, prices, d, start / per_hour)
+        value = start_usd(option, prices.paid_SR, prices.energy_SR, d, start / per_hour)
         if start < best_slot or value > most:
             most, best_site, best_slot = value, d, start
     return best_site, slot_0 + best_slot

@@ -118,11 +118,11 @@ def _at(sum_SR: F8, site: int, lead_h: float) -> float:
 
 
 @kernel(inline=True, allocates=False)
-def start_usd(option: Any, prices: Prices, site: int, start_h: float) -> float:
-    """Returns what a start earns over the energy and the GPUs of the run, USD."""
+def start_usd(option: Any, paid_SR: F8, energy_SR: F8, site: int, start_h: float) -> float:
+    """Returns what a start earns over the energy and the GPUs of the run, USD; integrals as in ``Prices``."""
     end_h = start_h + option.run_h
-    energy = _at(prices.energy_SR, site, end_h) - _at(prices.energy_SR, site, start_h)
-    paid = _at(prices.paid_SR, site, end_h) - _at(prices.paid_SR, site, start_h)
+    energy = _at(energy_SR, site, end_h) - _at(energy_SR, site, start_h)
+    paid = _at(paid_SR, site, end_h) - _at(paid_SR, site, start_h)
     return option.net_usd - option.power_w * energy - option.gpus * paid
 
 
@@ -219,10 +219,10 @@ def describe_all(
 
 @kernel(inline=True, allocates=False)
 def _from_turn_usd(
-    prices: Prices, d: int, hour: int, whole: int, part: float, net: float, power: float, gpus: float
+    paid_SR: F8, energy_SR: F8, d: int, hour: int, whole: int, part: float, net: float, power: float, gpus: float
 ) -> float:
     """Returns what a run of some whole hours and a part of one earns from the turn of an hour, USD."""
-    energy_SR, paid_SR, end = prices.energy_SR, prices.paid_SR, hour + whole
+    end = hour + whole
     last = item(energy_SR, d, end)
     energy = last + part * (item(energy_SR, d, end + 1) - last) - item(energy_SR, d, hour)
     last = item(paid_SR, d, end)
@@ -232,10 +232,10 @@ def _from_turn_usd(
 
 @kernel(inline=True, allocates=False)
 def _to_turn_usd(
-    prices: Prices, d: int, end: int, whole: int, part: float, net: float, power: float, gpus: float
+    paid_SR: F8, energy_SR: F8, d: int, end: int, whole: int, part: float, net: float, power: float, gpus: float
 ) -> float:
     """Returns what a run of some whole hours and 1 less a part of one earns up to the turn of an hour, USD."""
-    energy_SR, paid_SR, hour = prices.energy_SR, prices.paid_SR, end - whole - 1
+    hour = end - whole - 1
     first = item(energy_SR, d, hour)
     energy = first + part * (item(energy_SR, d, hour + 1) - first)
     first = item(paid_SR, d, hour)
@@ -245,7 +245,7 @@ def _to_turn_usd(
 
 @kernel(allocates=False)
 def best_start(
-    site_S: Records, prices: Prices, option_S: Records, home: int, shift_h: float
+    site_S: Records, hours: int, paid_SR: F8, energy_SR: F8, option_S: Records, home: int, shift_h: float
 ) -> tuple[float, int, float]:
     """Returns (value USD, site, start h) of a job's best start, whatever the room; site -1 where none pays.
 
@@ -255,7 +255,9 @@ def best_start(
 
     Args:
         site_S: ``site_S`` of the view; handing over a whole view for every job takes a third of the time.
-        prices: Prices.
+        hours: Hours that are priced.
+        paid_SR: Running integral of the prices, as in ``Prices``.
+        energy_SR: Running integral of the cost of energy and carbon, as in ``Prices``.
         option_S: What the job takes and earns per site.
         home: Home of a job to come.
         shift_h: Added to the times of the options.
@@ -265,14 +267,14 @@ def best_start(
         option = option_S[d]
         if option.earliest_h > option.latest_h:
             continue
-        first, last = option.earliest_h + shift_h, min(option.latest_h + shift_h, float(prices.price_SH.shape[1]))
+        first, last = option.earliest_h + shift_h, min(option.latest_h + shift_h, float(hours))
         if first > last:
             continue
         journeys = 0.5 * option.usd_per_intensity * (site_S[home].carbon + site_S[d].carbon)
         net, power, gpus, run = option.net_usd - journeys, option.power_w, option.gpus, option.run_h
         for end in range(2):
             start = last if end else first
-            value = start_usd(option, prices, d, start) - journeys
+            value = start_usd(option, paid_SR, energy_SR, d, start) - journeys
             if value > best:
                 best, best_site, best_h = value, d, start
         whole = int(run)
@@ -280,19 +282,19 @@ def best_start(
         turn, until = int(first) + 1, int(np.ceil(last))
         most: int = positive_order(best)
         for hour in range(turn, until):
-            most = max(most, positive_order(_from_turn_usd(prices, d, hour, whole, part, net, power, gpus)))
+            most = max(most, positive_order(_from_turn_usd(paid_SR, energy_SR, d, hour, whole, part, net, power, gpus)))
         if most > positive_order(best):
             for hour in range(turn, until):
-                value = _from_turn_usd(prices, d, hour, whole, part, net, power, gpus)
+                value = _from_turn_usd(paid_SR, energy_SR, d, hour, whole, part, net, power, gpus)
                 if value > best and positive_order(value) == most:
                     best, best_site, best_h = value, d, float(hour)
         part = 1.0 - part
         turn, until = int(first + run) + 1, int(np.ceil(last + run))
         for end in range(turn, until):
-            most = max(most, positive_order(_to_turn_usd(prices, d, end, whole, part, net, power, gpus)))
+            most = max(most, positive_order(_to_turn_usd(paid_SR, energy_SR, d, end, whole, part, net, power, gpus)))
         if most > positive_order(best):
             for end in range(turn, until):
-                value = _to_turn_usd(prices, d, end, whole, part, net, power, gpus)
+                value = _to_turn_usd(paid_SR, energy_SR, d, end, whole, part, net, power, gpus)
                 if value > best and positive_order(value) == most:
                     best, best_site, best_h = value, d, end - whole - 1 + part
     return best, best_site, best_h
@@ -388,13 +390,16 @@ def _use_of_coming(
     Jobs are taken with probability min(1, GPU-hours / unit) and count as many times more (sampling in proportion to
     size, by a comb whose teeth are one unit apart and lie elsewhere in every round). The unit grows with the lead.
     """
+    hours = prices.price_SH.shape[1]
     for k in range(seen):
         ahead.taken_M[k] = np.floor(ahead.until_M[k] + turn) > np.floor(ahead.before_M[k] + turn)
     for k in range(seen):
         if ahead.taken_M[k]:
             job, shift_h = ahead.job_M[k], ahead.shift_h_M[k]
             record = coming_C[job]
-            _, d, start_h = best_start(site_S, prices, option_CS[job], record.home, shift_h)
+            _, d, start_h = best_start(
+                site_S, hours, prices.paid_SR, prices.energy_SR, option_CS[job], record.home, shift_h
+            )
             if d >= 0:
                 unit = _unit(record.arrival_h + shift_h, jobs_per_hour)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
@@ -443,6 +448,7 @@ def improve(
         first_round: Steps before these in this hour.
     """
     price_SH, square_SH, mean_SH, use_SH = prices.price_SH, prices.square_SH, prices.mean_SH, prices.use_SH
+    hours = price_SH.shape[1]
     seen = _see(coming_C, ahead, first, hour_h, stretch_h, end_h, jobs_per_hour)
     if rounds > 0:
         mean_SH[:] = 0.0
@@ -451,7 +457,7 @@ def improve(
         use_SH[:] = 0.0
         load_w_SH[:] = 0.0
         for w in range(option_WS.shape[0]):
-            _, d, start_h = best_start(view.site_S, prices, option_WS[w], 0, 0.0)
+            _, d, start_h = best_start(view.site_S, hours, prices.paid_SR, prices.energy_SR, option_WS[w], 0, 0.0)
             if d >= 0:
                 _use(option_WS[w, d], d, start_h, 1.0, use_SH, load_w_SH)
         turn = (GOLDEN * (first_round + k) + ROOT_3 * hour_h) % 1.0

@@ -31,7 +31,7 @@ from noonward.engine.cluster.kernels.physics import (
     push,
     read_meters,
     read_reward,
-    room_now,
+    room_for,
     runs_on,
     set_defaults,
     show_hour,
@@ -55,6 +55,7 @@ from noonward.engine.cluster.kernels.segments import (
     suspend,
     take_job,
 )
+from noonward.engine.cluster.kernels.tenants import end_plans, order_queue, plan_quota, waits_for_turn
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     BREAK,
@@ -95,7 +96,7 @@ def check_slot_action(w: World, job: int, s: int) -> int:
 def check_bent(w: World, job: int, s: int) -> int:
     """Returns 0 if gang and power cap of a job that a site starts, resumes, holds or moves are possible."""
     choice, gpus, cap = w.answers.answer_N[s].choice, w.answers.answer_N[s].gpus, w.answers.answer_N[s].cap
-    most = min(gpus if gpus > 0 else w.shown.job_J[job].gpus_max, room_now(w, s))
+    most = min(gpus if gpus > 0 else w.shown.job_J[job].gpus_max, room_for(w, job, s))
     if choice == 1 + s and is_suspended(w.shown, job) and resume_gang(w.shown, job, most) == 0:
         return FAILED_GPUS
     if cap == KEEP or cap == 0:
@@ -145,7 +146,8 @@ def carry_out(w: World, job: int, s: int) -> None:
         most = view.job_J[job].gpus_max
         if w.answers.answer_N[s].gpus > 0:
             most = min(most, w.answers.answer_N[s].gpus)
-        start_or_resume(w, job, s, min(most, room_now(w, s)), w.answers.answer_N[s].level, w.answers.answer_N[s].cap)
+        most = min(most, room_for(w, job, s))
+        start_or_resume(w, job, s, most, w.answers.answer_N[s].level, w.answers.answer_N[s].cap)
         pay_lateness(w, job, s)
         return
     row = w.track_J[job].row
@@ -250,18 +252,25 @@ def ask_slot(w: World) -> int:
     some = False
     for s in range(view.site_S.shape[0]):
         job = next_asked(w, w.state_S[s].cursor)
+        if job >= 0 and w.engine_1[0].tenants and waits_for_turn(w, job):
+            w.state_S[s].cursor = job
+            job = -1
         view.asked_N[s] = job
         if w.engine_1[0].bends:
             show_claims(w, job, s)
         if job >= 0:
             some = True
-            fill_mask(view, job, s, room_now(w, s))
+            fill_mask(view, job, s, room_for(w, job, s))
             if w.engine_1[0].bends and is_suspended(view, job):
                 fill_mask_of_suspended(view, s)
-                if resume_gang(view, job, room_now(w, s)) == 0:
+                if resume_gang(view, job, room_for(w, job, s)) == 0:
                     view.mask_NA[s, 1 + s] = 0
+            if w.engine_1[0].tenants and view.mask_NA[s, 1 + s]:
+                plan_quota(w, job, min(view.job_J[job].gpus_max, room_for(w, job, s)))
         elif view.mask_NA[s, HOLD]:  # no row of a question is without it
             view.mask_NA[s, :] = 0
+    if w.engine_1[0].tenants:
+        end_plans(w)
     return pause(w, ASK_SLOT) if some else 0
 
 
@@ -372,6 +381,8 @@ def drop_overdue(w: World) -> None:
 def begin_queues(w: World) -> None:
     """Points each site at the first job of its queue, to be asked about in this slot."""
     for s in range(w.state_S.shape[0]):
+        if w.engine_1[0].tenants:
+            order_queue(w, s)
         w.state_S[s].cursor = w.state_S[s].head
     w.engine_1[0].in_slot = OF_QUEUES
 

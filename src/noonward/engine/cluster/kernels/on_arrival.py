@@ -32,6 +32,7 @@ from noonward.engine.cluster.kernels.physics import (
     push,
     read_meters,
     read_reward,
+    room_for,
     room_now,
     runs_on,
     set_defaults,
@@ -40,6 +41,7 @@ from noonward.engine.cluster.kernels.physics import (
     take_slot,
     withhold,
 )
+from noonward.engine.cluster.kernels.tenants import first_in_turn
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     DEADLINE,
@@ -81,11 +83,18 @@ def await_hour(w: World, s: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
+def next_in_queue(w: World, s: int) -> int:
+    """Returns the job of a site's queue that starts next; -1 for none."""
+    head = w.state_S[s].head
+    return first_in_turn(w, head) if w.engine_1[0].tenants else not_held(w, head)
+
+
+@kernel(inline=True, allocates=False)
 def dispatch(w: World, s: int) -> int:
     """Starts what the head of a site's queue allows; returns ASK_ALLOCATE to pause, else 0."""
     view = w.shown
     while True:
-        job = not_held(w, w.state_S[s].head)
+        job = next_in_queue(w, s)
         if job < 0 or w.state_S[s].drained:
             await_hour(w, s)
             return 0
@@ -113,7 +122,7 @@ def start_queued(w: World, job: int, s: int) -> None:
     most = w.shown.job_J[job].gpus_max
     if w.outcome_R[row].gpus > 0:
         most = min(most, w.outcome_R[row].gpus)
-    start(w, job, s, min(most, room_now(w, s)), w.outcome_R[row].level)
+    start(w, job, s, min(most, room_for(w, job, s)), w.outcome_R[row].level)
     pay_lateness(w, job, s)
 
 
@@ -336,6 +345,9 @@ def advance_on_arrival(w: World) -> int:
             finish(w, job)
             w.engine_1[0].dispatch = s
             w.engine_1[0].dispatch_last = s
+            if w.engine_1[0].tenants:  # what its tenant gives back may be taken at any site
+                w.engine_1[0].dispatch = 0
+                w.engine_1[0].dispatch_last = view.site_S.shape[0] - 1
             if w.engine_1[0].wants_finished:
                 view.run_1[0].gpus = w.outcome_R[row].gpus
                 view.run_1[0].level = w.outcome_R[row].level

@@ -8,6 +8,7 @@ from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.lives import run_end_s, unit_s
 from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS, no_answer
+from noonward.engine.cluster.kernels.tenants import hold_quota, quota_room
 from noonward.engine.cluster.kernels.world import (
     AT_START,
     BREAK,
@@ -312,9 +313,25 @@ def room_now(w: World, s: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
+def room_for(w: World, job: int, s: int) -> int:
+    """Returns how many GPUs a job may start on at a site now: those free there that its tenant may take."""
+    free = room_now(w, s)
+    return min(free, quota_room(w, w.track_J[job].tenant)) if w.engine_1[0].tenants else free
+
+
+@kernel(inline=True, allocates=False)
 def show_free(w: World, s: int) -> None:
     """Shows how many GPUs of a site are neither taken nor withheld."""
     w.shown.site_S[s].free = max(0, w.shown.site_S[s].gpus - w.state_S[s].taken - w.state_S[s].withheld)
+
+
+@kernel(inline=True, allocates=False)
+def take_gpus(w: World, job: int, s: int, gpus: int) -> None:
+    """Lets a job take GPUs of a site now, or give them back (negative); meters have been read."""
+    w.state_S[s].taken += gpus
+    show_free(w, s)
+    if w.engine_1[0].tenants:
+        hold_quota(w, job, gpus)
 
 
 @kernel(inline=True, allocates=False)
@@ -341,8 +358,7 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     if w.engine_1[0].guessed:
         seconds = w.submitted_R[row].work * unit_s
     power_w = view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
-    w.state_S[s].taken += gpus
-    show_free(w, s)
+    take_gpus(w, job, s, gpus)
     w.state_S[s].busy_w += power_w
     w.outcome_R[row].status = RUNNING
     w.outcome_R[row].site = s
@@ -432,8 +448,7 @@ def finish(w: World, job: int) -> None:
     view, row = w.shown, w.track_J[job].row
     s = w.outcome_R[row].site
     read_meters(w, s, view.run_1[0].now_s)
-    w.state_S[s].taken -= w.outcome_R[row].gpus
-    show_free(w, s)
+    take_gpus(w, job, s, -w.outcome_R[row].gpus)
     w.state_S[s].busy_w -= w.outcome_R[row].power_w
     if w.state_S[s].taken == 0:
         w.state_S[s].busy_w = 0.0
@@ -522,6 +537,7 @@ def take_slot(w: World) -> int:
     w.track_J[job].before = -1
     w.track_J[job].earliest_s = 0.0
     w.track_J[job].held = w.submitted_R[r].held
+    w.track_J[job].tenant = w.submitted_R[r].tenant
     note(w, TAKEN, job)
     return job
 

@@ -43,10 +43,11 @@ from noonward.engine.cluster.kernels.physics import (
     push,
     push_end,
     read_meters,
-    show_free,
     start,
+    take_gpus,
     take_slot,
 )
+from noonward.engine.cluster.kernels.tenants import quota_room
 from noonward.engine.cluster.kernels.world import (
     BREAK,
     FINISH,
@@ -387,8 +388,7 @@ def fail(w: World, job: int) -> None:
     lose_work(w, job)
     note_segment(w, job, FAIL, now, now, 0.0, 0.0)
     leave_running(w, job, s)
-    w.state_S[s].taken -= gpus
-    show_free(w, s)
+    take_gpus(w, job, s, -gpus)
     w.state_S[s].busy_w -= power_w
     if w.state_S[s].taken == 0:
         w.state_S[s].busy_w = 0.0
@@ -462,8 +462,7 @@ def darken(w: World, job: int, s: int) -> None:
     """Frees a job's GPUs now; it may be resumed once it has been dark for as long as its class says."""
     now = w.shown.run_1[0].now_s
     until = now + w.shown.freedom_C[w.shown.job_J[job].class_].dark_s
-    w.state_S[s].taken -= w.outcome_R[w.track_J[job].row].gpus
-    show_free(w, s)
+    take_gpus(w, job, s, -w.outcome_R[w.track_J[job].row].gpus)
     if w.state_S[s].taken == 0:
         w.state_S[s].busy_w = 0.0
     w.shown.life_J[job].state = DARK
@@ -504,8 +503,7 @@ def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
         w.segment_K[x].rate = view.life_J[job].speed
     power_w = w.outcome_R[row].power_w
     read_meters(w, s, now)
-    w.state_S[s].taken += gpus
-    show_free(w, s)
+    take_gpus(w, job, s, gpus)
     begin_s = now + freedom.load_s
     w.outcome_R[row].status = RUNNING
     w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_s(view, job) / view.life_J[job].speed
@@ -609,11 +607,14 @@ def show_claims(w: World, asked: int, s: int) -> None:
 def claims(w: World, job: int, s: int) -> int:
     """Returns which classes a job that waits at a site may displace now, as bits: those of its class, if it may start.
 
-    It fits into the site, its last start there has not passed, and its scheduler does not hold it until later.
+    It fits into the site and its tenant's quota, its last start there has not passed, and its scheduler does not hold
+    it until later.
     """
     if w.track_J[job].earliest_s > w.shown.run_1[0].now_s or not fits(w.shown, job, s):
         return 0
     if w.shown.run_1[0].now_s > last_start_s(w.shown, job, s):
+        return 0
+    if w.engine_1[0].tenants and quota_room(w, w.track_J[job].tenant) < w.shown.job_J[job].gpus_min:
         return 0
     return w.shown.freedom_C[w.shown.job_J[job].class_].preempts
 

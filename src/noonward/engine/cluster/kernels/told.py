@@ -9,17 +9,18 @@ from numba import float64, int64
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask
 from noonward.decision.cluster.view import ASK_ROUTE
-from noonward.engine.cluster.kernels.on_arrival import ask, await_hour
+from noonward.engine.cluster.kernels.on_arrival import ask, await_hour, next_in_queue
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
     enqueue,
     give_slot_back,
     give_up,
     leave_queue,
-    not_held,
     push,
+    room_for,
     room_now,
     show_free,
+    take_gpus,
 )
 from noonward.engine.cluster.kernels.world import WAITING, world_at
 
@@ -65,18 +66,17 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
     elif what == QUEUE:
         enqueue(w, job, s)
     elif what == TAKE:
-        w.state_S[s].taken += w.outcome_R[w.track_J[job].row].gpus
-        show_free(w, s)
+        take_gpus(w, job, s, w.outcome_R[w.track_J[job].row].gpus)
     elif what == ROOM:
         return room_now(w, s)
     elif what == HEAD_FITS:
-        first = not_held(w, w.state_S[s].head)
+        first = next_in_queue(w, s)
         return int(first >= 0 and room_now(w, s) >= w.shown.job_J[first].gpus_min)
     elif what == MASK:
         if s < 0:
             fill_route_mask(w.shown, job)
         else:
-            fill_mask(w.shown, job, s, room_now(w, s))
+            fill_mask(w.shown, job, s, room_for(w, job, s))
     elif what == AWAIT_HOUR:
         await_hour(w, s)
     else:

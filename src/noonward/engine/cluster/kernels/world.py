@@ -24,6 +24,7 @@ from noonward.ledger.segments import (
     meter_fields,
 )
 from noonward.model.cluster.jobs import SUBMITTED
+from noonward.model.cluster.tenant import TENANT
 
 __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World"]
 
@@ -112,6 +113,8 @@ ENGINE: Final = np.dtype(
         ("hour_waits", "i8"),  # 1 while the next hour is an event (told)
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
         ("bends", "i8"),  # 1 where running jobs may be stopped: schedulers are asked about them, or they fail
+        ("tenants", "i8"),  # tenants with quotas; 0 where none are stated
+        ("half_life_s", "f8"),  # half-life of past use in fair shares, s; NaN: there are none
         ("segments", "i8"),  # segments noted in World.segment_K
         ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)
         ("reward_usd", "f8"),  # growth of the utility at the last reading
@@ -128,7 +131,8 @@ TRACK: Final = np.dtype(
         ("earliest_s", "f8"),  # earliest start asked for
         ("reach_s", "f8"),  # when it is at the site it was sent to
         ("row", "i4"),  # its row of World.outcome_R
-        ("held", "i4"),  # 1 while an operator holds it: nobody is asked about it
+        ("held", "i2"),  # 1 while an operator holds it: nobody is asked about it
+        ("tenant", "i2"),  # whose it is
     ]
 )
 """What the engine keeps per job in sight beside its JOB_OUTCOME record: half a cache line, for queues grow long."""
@@ -211,6 +215,8 @@ class World(NamedTuple):
     """SEGMENT records of the jobs that have been suspended or capped, as far as they are noted."""
     failure_RX: F8
     """When jobs fail, in the order of arrival: ``JobFailures.table_JX``; no rows where none does."""
+    tenant_T: Records
+    """TENANT records; one unused record where no tenants are stated."""
 
 
 WORLD_PARTS: Final = (
@@ -228,6 +234,7 @@ WORLD_PARTS: Final = (
     Part("bent_J", BENT, ("lives",), moves=True),
     Part("segment_K", SEGMENT, ("segments",), moves=True),
     Part("failure_RX", np.float64, ("failing_jobs", "failures")),
+    Part("tenant_T", TENANT, ("tenants",), moves=True),
 )
 """The arrays of a ``World`` beside view and answers, in its order."""
 PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *WORLD_PARTS)

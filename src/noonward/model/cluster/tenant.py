@@ -1,0 +1,172 @@
+"""Tenants: whose a job is, how many GPUs a tenant may hold at once, and in which order tenants take their turns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from noonward.arrays import I8, Records
+from noonward.errors import ScenarioError, nearest
+from noonward.model.spec import MOST, Count, Gang, NonNegative, Positive, Slug, Spec, without_defaults
+from noonward.units import HOUR_S
+
+Quota = Annotated[int, Field(ge=0, le=MOST)]
+UNLIMITED: Final = MOST * 4
+"""GPUs that stand for no limit in a TENANT record."""
+
+TENANT: Final = np.dtype(
+    [
+        ("gpus", "i8"),  # GPUs it is guaranteed
+        ("borrow", "i8"),  # GPUs it may hold beyond them, at most, where its cohort has some left
+        ("kept", "i8"),  # GPUs of its guarantee that it does not lend
+        ("cohort", "i8"),  # first tenant of its cohort
+        ("weight", "f8"),  # weight of its fair share
+        ("used", "i8"),  # GPUs that its running jobs hold
+        ("planned", "i8"),  # GPUs that jobs asked about in this step may take
+        ("charged", "i8"),  # GPUs of the jobs that stand before in the queue being ordered
+        ("average", "f8"),  # GPUs held on average, older ones counting less
+        ("average_s", "f8"),  # time of that average, s
+        ("first", "i8"),  # its first job in the queue being ordered, or -1
+        ("last", "i8"),
+    ]
+)
+"""A tenant, as the engine keeps it."""
+
+
+class Tenant(Spec):
+    """What one tenant may hold and submit.
+
+    With a guarantee of N GPUs, a lending limit L and a borrowing limit B, a tenant of a cohort may take up to
+    ``max(0, kept - used) + min(pool - pool's use, N - kept + B - use of the pool)`` GPUs more, where
+    ``kept = max(0, N - L)``, ``pool`` is the sum of ``N - kept`` over the cohort, and a tenant's use of the pool is
+    ``max(0, used - kept)``: the semantics of nominal quota, borrowing limit and lending limit of Kueue's cluster
+    queues. Without a cohort it may hold N.
+    """
+
+    gpus: Quota
+    """GPUs that the tenant may hold at once, over all sites: its guarantee (nominal quota)."""
+    cohort: Slug | None = None
+    """Cohort, whose tenants borrow from each other what they do not use; none: it neither borrows nor lends."""
+    borrow: Quota | None = None
+    """Most GPUs it may hold beyond its guarantee; none: all that its cohort has left."""
+    lend: Quota | None = None
+    """Most GPUs of its guarantee that others may borrow; none: all that it does not use."""
+    weight: Positive = 1.0
+    """Weight of its fair share: twice the weight is entitled to twice the GPUs (with ``tenants.half_life_h``)."""
+    share: NonNegative = 1.0
+    """Relative amount of the jobs that are its own, where jobs are generated."""
+    gang_max: Gang | None = None
+    """Largest gang of a job that a live service takes from it, GPUs; none: any."""
+    waiting_max: Count | None = None
+    """Most jobs it may have waiting at a live service, which refuses more; none: any number."""
+
+    @model_validator(mode="after")
+    def _fits_cohort(self) -> Self:
+        if self.cohort is None and (self.borrow is not None or self.lend is not None):
+            raise ValueError("borrow and lend are limits inside a cohort; give cohort: NAME, or leave them out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        return without_defaults(self, write, *(name for name in type(self).model_fields if name != "gpus"))
+
+
+class Tenants(Spec):
+    """Quotas and fair shares of the tenants of a fleet."""
+
+    of: dict[Slug, Tenant] = Field(min_length=1)
+    """Tenants by name."""
+    by: Literal["team", "user"] = "team"
+    """Column of a job table that names a job's tenant. A live service takes it from the submitter's token."""
+    default: str | None = None
+    """Tenant of jobs that name no tenant of these; none: such a job is an error."""
+    half_life_h: NonNegative | None = None
+    """Half-life of past use in fair shares, h: jobs of the tenant whose average of GPUs held, over its weight, is least
+    come first. 0: what it holds now counts alone; none: jobs come in the order in which they joined the queue."""
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        if self.default is not None and self.default not in self.of:
+            raise ValueError(f"default names the unknown tenant {self.default!r}; {nearest(self.default, self.of)}")
+        if sum(tenant.share for tenant in self.of.values()) <= 0:
+            raise ValueError("the shares of the tenants sum to 0; give at least one a share above 0")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tenants, in the order of every array's tenant axis."""
+        return tuple(self.of)
+
+    def index(self, name: str | None, whose: str = "a job") -> int:
+        """Returns the position of the tenant of a name; of the default where it is no tenant's.
+
+        Args:
+            name: Name that a job states, or None.
+            whose: What states it, for the message.
+
+        Raises:
+            ScenarioError: It is no tenant's, and there is no default.
+        """
+        if name in self.of:
+            return self.names.index(str(name))
+        if self.default is None:
+            said = f"names no {self.by}" if name is None else f"is of the unknown tenant {name!r}"
+            raise ScenarioError(
+                f"{whose} {said}; known tenants: {', '.join(self.names)}. Add it to tenants.of, or name a "
+                "tenants.default that such jobs count for"
+            )
+        return self.names.index(self.default)
+
+    def drawn(self, jobs: int, rng: np.random.Generator) -> I8:
+        """Returns a tenant per job, drawn by the shares."""
+        share_T = np.array([tenant.share for tenant in self.of.values()])
+        return rng.choice(len(share_T), size=jobs, p=share_T / share_T.sum()).astype(np.int64)
+
+    def most_gpus_T(self) -> I8:
+        """Returns the most GPUs that each tenant may ever hold: its guarantee and what it may borrow."""
+        records = self.records()
+        lends_T = records["gpus"] - records["kept"]
+        pool_T = np.array([lends_T[records["cohort"] == cohort].sum() for cohort in records["cohort"]])
+        borrowed_T = np.minimum(pool_T, lends_T + records["borrow"])
+        return np.asarray(records["kept"] + borrowed_T, dtype=np.int64)
+
+    def records(self) -> Records:
+        """Returns the tenants as TENANT records that hold nothing."""
+        out = np.zeros(len(self.of), TENANT)
+        first_of: dict[str, int] = {}
+        for t, tenant in enumerate(self.of.values()):
+            out["gpus"][t] = tenant.gpus
+            out["weight"][t] = tenant.weight
+            out["cohort"][t] = t if tenant.cohort is None else first_of.setdefault(tenant.cohort, t)
+            out["borrow"][t] = 0 if tenant.cohort is None else UNLIMITED if tenant.borrow is None else tenant.borrow
+            lent = 0 if tenant.cohort is None else tenant.gpus if tenant.lend is None else tenant.lend
+            out["kept"][t] = max(0, tenant.gpus - lent)
+        return out
+
+    @property
+    def half_life_s(self) -> float:
+        """Half-life of past use, s; NaN where no fair shares are stated."""
+        return float("nan") if self.half_life_h is None else self.half_life_h * HOUR_S
+
+    def check_gangs(self, gpus_min_J: I8, tenant_J: I8) -> None:
+        """Checks that every job fits into what its tenant may ever hold.
+
+        Args:
+            gpus_min_J: Smallest gangs.
+            tenant_J: Tenants.
+
+        Raises:
+            ScenarioError: A job needs more GPUs than its tenant may ever hold.
+        """
+        too_large_J: NDArray[np.bool_] = gpus_min_J > self.most_gpus_T()[tenant_J]
+        if too_large_J.any():
+            row = int(too_large_J.argmax())
+            name = self.names[int(tenant_J[row])]
+            raise ScenarioError(
+                f"job in row {row} needs {gpus_min_J[row]} GPUs at once, but its tenant {name!r} may hold at most "
+                f"{self.most_gpus_T()[tenant_J[row]]}, borrowed ones counted; raise its gpus, borrow or its cohort's "
+                "quotas (tenants.of), or remove the job"
+            )

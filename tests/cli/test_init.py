@@ -52,6 +52,13 @@ def test_sites_alone_give_a_scenario_that_runs(noonward: CommandLine) -> None:
     assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0
 
 
+def test_names_that_yaml_reads_as_something_else_stay_names(noonward: CommandLine) -> None:
+    assert noonward("init", "mine.yaml", "--site", "no=DE:8xA30", "--site", "12=FR:8xA30").code == 0
+    assert load_scenario("mine.yaml").fleet.site_names == ("no", "12")
+    norway = noonward("init", "norway.yaml", "--site", "oslo=NO:8xA30")
+    assert (norway.code, "zone 'NO' has no packaged statistics" in norway.err) == (2, True)
+
+
 def test_where_a_zone_has_no_day_ahead_market_planners_forecast_all_prices(noonward: CommandLine) -> None:
     assert noonward("init", "mine.yaml", *BERLIN, "--site", "sydney=AU-NSW:8xA30").code == 0
     policies = load_scenario("mine.yaml").policies

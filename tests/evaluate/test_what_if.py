@@ -264,7 +264,7 @@ def test_what_a_freedom_is_worth_is_held_against_the_same_policy_without_it(tmp_
 
 
 def test_where_nobody_is_asked_about_running_jobs_they_have_no_freedom():
-    with pytest.raises(ScenarioError, match="act on no running jobs: its protocol is on-arrival"):
+    with pytest.raises(ScenarioError, match="cannot be changed: its protocol is on-arrival"):
         Change(freedom="cap").applied(build_environment(load_scenario("tiny", ["protocol=on-arrival"])))
 
 

@@ -9,14 +9,13 @@ from bound.test_metered import world
 from ledger.test_devices import equipped
 from ledger.test_tariffs import billed
 from ledger.two_jobs import played
-from model.test_three_faces import random_flows, random_site
+from model.test_three_faces import convex_usd, dispatches, paid_usd
 from noonward.bound.cluster_utility.metered import metered_bound
 from noonward.engine.run import run
 from noonward.ledger.bill import events_of
-from noonward.ledger.dispatch import add_site, balance, dispatched, settled
+from noonward.ledger.dispatch import dispatched
 from noonward.ledger.ledger import Ledger, settle
 from noonward.model.cluster.event import GridEvent, SiteEvent
-from noonward.model.cluster.program import Program
 from noonward.schedule.policies import make_scheduler
 
 ASKED = SiteEvent(
@@ -70,34 +69,20 @@ def random_events(rng, end_s, most_kw):
 
 
 def test_with_events_too_no_dispatch_settles_below_its_convex_cost():
-    rng = np.random.default_rng(11)
-    drawn = 0
-    for _ in range(40):
-        plain = random_site(rng)
-        load_N = rng.uniform(0, 100, 96)
-        one = replace(plain, events=random_events(rng, 96 * 1800.0, 100.0))
-        flows = random_flows(rng, one, load_N)
-        if flows is None:
-            continue
+    rng, drawn = np.random.default_rng(11), 0
+
+    def paid(one, flows):
+        events = events_of(one, flows.grid_N)
+        return paid_usd(one, flows) + events.penalty_usd - events.payment_usd
+
+    def called(site):
+        return replace(site, events=random_events(rng, 96 * 1800.0, 100.0))
+
+    for one, load_N, flows in dispatches(rng, 40, called):
         drawn += 1
-
-        def paid(flows, one=one):
-            bill, over_usd, wear_usd, export_usd = settled(one, flows)
-            events = events_of(one, flows.grid_N)
-            return (
-                bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd
-                + events.penalty_usd - events.payment_usd
-            )  # fmt: skip
-
-        program = Program()
-        columns = add_site(program, one, float(load_N.max()))
-        program.rows(96, balance(columns), lower=load_N, upper=load_N)
-        for of, value in zip(columns.all, flows[1:], strict=True):
-            if of is not None:
-                program.rows(96, [(of, 1.0)], lower=value - 1e-6, upper=value + 1e-6)
-        assert program.solved("the very flows").value <= paid(flows) + 1e-3
+        assert convex_usd(one, load_N, flows) <= paid(one, flows) + 1e-3
         least = dispatched(one, load_N)
-        assert least.cost_usd <= min(paid(flows), paid(least.flows)) + 1e-6
+        assert least.cost_usd <= min(paid(one, flows), paid(one, least.flows)) + 1e-6
     assert drawn >= 20
 
 

@@ -95,34 +95,48 @@ def random_flows(rng, one, load_N):
     return Flows(load_N, *flows)
 
 
-def test_physics_lies_in_the_convex_set_and_no_cost_is_below_its_convex_cost():
-    rng = np.random.default_rng(5)
-    drawn = 0
-    for _ in range(60):
-        one = random_site(rng)
-        load_N = rng.uniform(0, 100, 96)
+def dispatches(rng, tries, changed=lambda one: one):
+    """Yields random sites, loads and dispatches that their physics allows; some tries find none.
+
+    ``changed`` returns what a site is changed to.
+    """
+    for _ in range(tries):
+        plain, load_N = random_site(rng), rng.uniform(0, 100, 96)
+        one = changed(plain)
         flows = random_flows(rng, one, load_N)
-        if flows is None:
-            continue
+        if flows is not None:
+            yield one, load_N, flows
+
+
+def paid_usd(one, flows):
+    """What a dispatch settles at, without fees and events."""
+    bill, over_usd, wear_usd, export_usd = settled(one, flows)
+    return bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd
+
+
+def convex_usd(one, load_N, flows):
+    """What the convex program with these very flows costs: it has a solution, so they lie within its set."""
+    program = Program()
+    columns = add_site(program, one, float(load_N.max()))
+    program.rows(96, balance(columns), lower=load_N, upper=load_N)
+    for of, value in zip(columns.all, flows[1:], strict=True):
+        if of is not None:
+            program.rows(96, [(of, 1.0)], lower=value - 1e-6, upper=value + 1e-6)
+    return program.solved("the very flows").value
+
+
+def test_physics_lies_in_the_convex_set_and_no_cost_is_below_its_convex_cost():
+    drawn = 0
+    for one, load_N, flows in dispatches(np.random.default_rng(5), 60):
         drawn += 1
         check_flows(one, flows)
-        bill, over_usd, wear_usd, export_usd = settled(one, flows)
-        paid = bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd
-        # within the set: the program with these very flows has a solution, and it costs what was settled
-        program = Program()
-        columns = add_site(program, one, float(load_N.max()))
-        program.rows(96, balance(columns), lower=load_N, upper=load_N)
-        for of, value in zip(columns.all, flows[1:], strict=True):
-            if of is not None:
-                program.rows(96, [(of, 1.0)], lower=value - 1e-6, upper=value + 1e-6)
-        assert program.solved("the very flows").value == pytest.approx(paid, abs=1e-3)
+        paid = paid_usd(one, flows)
+        assert convex_usd(one, load_N, flows) == pytest.approx(paid, abs=1e-3)
         least = dispatched(one, load_N)
         assert least.cost_usd <= paid + 1e-6
         # the least cost is that of flows which the physics allows
         check_flows(one, least.flows)
-        bill, over_usd, wear_usd, export_usd = settled(one, least.flows)
-        again = bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd
-        assert again == pytest.approx(least.cost_usd, rel=1e-7, abs=1e-5)
+        assert paid_usd(one, least.flows) == pytest.approx(least.cost_usd, rel=1e-7, abs=1e-5)
     assert drawn >= 30
 
 

@@ -156,7 +156,7 @@ def _print_zones(found: Imported) -> None:
     from noonward.cli.options import print_table
     from noonward.data.sanity import level_warnings
 
-    table = Table("zone", "quantity", "from (UTC)", "to (UTC)", "known h", "missing h", "mean", "least", "most")
+    table = Table("zone", "quantity", "from (UTC)", "to (UTC)", "known h", "missing h", "mean", "min", "max")
     for row in found.zones.iter_rows(named=True):
         level = [f"{row[name]:,.1f}" for name in ("mean", "least", "most")]
         times = [row[name].replace("T", " ").removesuffix(":00Z") for name in ("from", "to")]

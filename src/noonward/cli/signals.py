@@ -26,7 +26,7 @@ def show(
         Path | None, typer.Option(metavar="FILE", help="Write the picture as a page (.html) or a drawing (.svg).")
     ] = None,
 ) -> None:
-    """Show prices and carbon over time, and on a usual day."""
+    """Show prices and carbon over time, and on an average day."""
     from noonward.cli.options import split_names
     from noonward.data.signals.load import load_signals
     from noonward.evaluate.report.signal_charts import require_ending, write_signal_charts
@@ -84,7 +84,7 @@ def _print(signals: Signals) -> None:
             continue
         course_ZC = np.array([in_columns(value_H, columns) for value_H in value_ZH])
         day_ZP = np.array([usual_day(value_H, signals.start.hour) for value_H in value_ZH])
-        print(f"\n{f'{what}, {unit}':<{label + 2 + columns}}  {'usual day':<24}  {'least':>7} {'mean':>7} {'most':>7}")
+        print(f"\n{f'{what}, {unit}':<{label + 2 + columns}}  {'average day':<24}  {'min':>7} {'mean':>7} {'max':>7}")
         for zone, value_H, course_C, day_P in zip(signals.zones, value_ZH, course_ZC, day_ZP, strict=True):
             known = value_H[np.isfinite(value_H)]
             figures = [f"{each:>7,.0f}" for each in (known.min(), known.mean(), known.max())] if len(known) else []

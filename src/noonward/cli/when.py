@@ -236,7 +236,7 @@ def _charts(found: Advice, clock: tzinfo, places: Sequence[Place], seen: Outlook
     ends = [seen.start + timedelta(hours=hours) * share for share in (0.0, 0.5, 1.0)]
     for k, (what, unit) in enumerate((("price", "USD/MWh"), ("carbon intensity", "g CO2/kWh"))):
         low, high = scale(seen.value_KZH[k])
-        print(f"{what}, {unit}".ljust(label + 2 + columns) + "  least to most")
+        print(f"{what}, {unit}".ljust(label + 2 + columns) + "  minimum to maximum")
         for z, name in enumerate(seen.zones):
             value_H = seen.value_KZH[k, z]
             drawn = strip(in_columns(np.repeat(value_H, wide), columns), low, high)

@@ -1,4 +1,8 @@
-"""What jobs used, cost and emitted: the ledger of a service's days, and of the same days under the reference policy."""
+"""What jobs used, cost and emitted: the ledger of a service's days, and of the same days under the reference policy.
+
+Its ``Savings`` are not those of ``evaluate.answer``: days of one service follow each other and are resampled, the
+environments of a comparison are independent draws and have Student's intervals.
+"""
 
 from __future__ import annotations
 

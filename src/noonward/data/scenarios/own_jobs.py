@@ -74,9 +74,7 @@ def own_jobs(asked: OwnFleet, notes: list[str]) -> pl.DataFrame | None:
     made = _in_pools(asked, frame, places, notes)
     if made.equals(frame):
         return None
-    notes.append(
-        f"the places (and GPU types and classes) of the jobs were made those of the fleet: {asked.name}-jobs.csv"
-    )
+    notes.append(f"the jobs' origins, GPU types and classes were mapped to the fleet's: {asked.name}-jobs.csv")
     return made
 
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from noonward.data.gpu_library import Gpu, gpu_library
 from noonward.data.scenarios.own_fleet import OwnFleet
+
+
+def _scalar(text: str) -> str:
+    """Returns a text as YAML, quoted where a reader of YAML would take it for something else.
+
+    Example:
+        >>> _scalar("DE"), _scalar("NO")
+        ('DE', '"NO"')
+    """
+    try:
+        plain = yaml.safe_load(f"[{text}]") == [text]
+    except yaml.YAMLError:
+        plain = False
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _job_path(asked: OwnFleet, folder: Path, table: bool) -> str:
@@ -47,7 +63,7 @@ def scenario_text(
         "#",
         f"#   noonward scenario check {asked.name}.yaml",
         f"#   noonward compare {asked.name}.yaml",
-        f"name: {asked.name}",
+        f"name: {_scalar(asked.name)}",
         "protocol: each-slot    # every site decides on its waiting jobs once a slot",
         "slot_s: 60             # length of a slot, s",
         *([f"start: {first}      # UTC day the window starts on; --from and --to stand above it"] if first else []),
@@ -76,13 +92,13 @@ def scenario_text(
     ]
     for pool in asked.pools:
         lines.append(
-            f"    - {{name: {pool.name}, zone: {pool.zone}, gpu_type: {pool.gpu.name}, gpus: {pool.gpus}, "
-            f"pue: {asked.pue:g}}}"
+            f"    - {{name: {_scalar(pool.name)}, zone: {_scalar(pool.zone)}, gpu_type: {pool.gpu.name}, "
+            f"gpus: {pool.gpus}, pue: {asked.pue:g}}}"
         )
     if asked.by_type or asked.class_sites:
         why = "a job runs on the GPU type that it ran on" if asked.by_type else "where jobs of a class may run"
         lines.append(f"  ranges:              # {why}")
-        lines += [f"    {name}: [{', '.join(pools)}]" for name, pools in classes.items()]
+        lines += [f"    {_scalar(name)}: [{', '.join(map(_scalar, pools))}]" for name, pools in classes.items()]
     lines.append(
         "network: {throughput_gb_per_min: 1, usd_per_gb: 0, kwh_per_gb: 0}  # what moving a job's data takes and costs"
     )
@@ -112,7 +128,9 @@ def _gpu_lines(gpu: Gpu, classes: Sequence[str]) -> list[str]:
         f"      # active: {gpu.active_source}",
         "      classes:",
     ]
-    return lines + [f"        {name}: {{power: {{constant_w: {gpu.active_w:g}}}, time: duration}}" for name in classes]
+    return lines + [
+        f"        {_scalar(name)}: {{power: {{constant_w: {gpu.active_w:g}}}, time: duration}}" for name in classes
+    ]
 
 
 def _signal_lines(asked: OwnFleet, folder: Path) -> list[str]:
@@ -123,13 +141,13 @@ def _signal_lines(asked: OwnFleet, folder: Path) -> list[str]:
         "  source: files",
         "  paths:             # a later file fills what the earlier ones leave unknown",
     ]
-    return lines + [f"    - {_relative(path, folder)}" for path in asked.signals]
+    return lines + [f"    - {_scalar(_relative(path, folder))}" for path in asked.signals]
 
 
 def _job_lines(asked: OwnFleet, jobs: str, hours: int, starts: bool) -> list[str]:
     if asked.jobs is None:
         gpus = sum(pool.gpus for pool in asked.pools)
-        shares = ", ".join(f"{pool.name}: {pool.gpus}" for pool in asked.pools)
+        shares = ", ".join(f"{_scalar(pool.name)}: {pool.gpus}" for pool in asked.pools)
         return [
             "jobs:                  # generated after a public trace; give --jobs for your own",
             "  source: fine-tuning",
@@ -154,4 +172,4 @@ def _job_lines(asked: OwnFleet, jobs: str, hours: int, starts: bool) -> list[str
     there = (
         "  at_start: as-recorded  # jobs that were running or waiting when the window starts are there; 'empty': none"
     )
-    return ["jobs:", "  source: table", f"  path: {jobs}", *said, alone, *([there] if starts else []), *told]
+    return ["jobs:", "  source: table", f"  path: {_scalar(jobs)}", *said, alone, *([there] if starts else []), *told]

@@ -61,7 +61,7 @@ def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
     days = (last - first).days + 1
     if past:
         days_before = "day" if past == 1 else f"{past} days"
-        notes.append(f"planners draw the jobs to come from the {days_before} of jobs before the window")
+        notes.append(f"planners sample future jobs from the {days_before} of jobs before the window")
     notes.append(f"window: {first} to {last}, the days that jobs and signals share")
     return first, 24 * days
 

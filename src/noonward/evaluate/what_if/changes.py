@@ -177,7 +177,7 @@ def _freed(environment: Environment, lever: Bending) -> Environment:
     """
     if environment.protocol != "each-slot" or environment.learns_run_times:
         why = "its run times are learned" if environment.learns_run_times else "its protocol is on-arrival"
-        raise ScenarioError(f"schedulers of scenario {environment.scenario!r} act on no running jobs: {why}")
+        raise ScenarioError(f"running jobs of scenario {environment.scenario!r} cannot be changed: {why}")
     gangs = [2**k for k in range(MOST_GANGS) if 2**k <= 2 * int(environment.jobs.gpus_max_J.max())]
     speedup = [DOUBLED**k for k in range(len(gangs))]
     given: dict[Bending, dict[str, Any]] = {

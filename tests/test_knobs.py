@@ -98,9 +98,17 @@ NOT_TURNED = {
     ),
     **dict.fromkeys(
         (
+            *(f"Failures.{name}" for name in ("per_gpu_hour", "retries", "share", "at", "recorded")),
+            *(f"{name}.failures" for name in ("JobTable", "FineTuningJobs", "PoissonJobs", "MixedJobs", "ShapedJobs")),
+            "PaperStreamJobs.failures",
+        ),
+        "failures of running jobs, which change no draw but their own (tests/engine/test_failures.py)",
+    ),
+    **dict.fromkeys(
+        (
             "Scenario.tenants",
             *(f"Tenants.{name}" for name in ("by", "default", "half_life_h")),
-            *(f"Tenant.{name}" for name in ("gpus", "cohort", "borrow", "lend", "weight", "share")),
+            *(f"Tenant.{name}" for name in ("gpus", "cohort", "borrow", "lend", "weight", "share", "members")),
         ),
         "limits and orders starts where jobs have tenants (tests/engine/test_tenants.py)",
     ),

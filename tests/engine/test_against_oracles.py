@@ -18,7 +18,7 @@ from noonward.ledger.settle import settle_transfers
 from reference import each_slot, on_arrival, small_worlds
 from reference.ledger import over_cap_gpu_s
 
-STATUS = ("planned", "in transit", "queued", "running", "done", "overdue")
+STATUS = ("planned", "in transit", "queued", "running", "done", "overdue", "failed")
 
 
 class Wanderer(Scheduler):

@@ -110,7 +110,9 @@ def compare(outcome, world, jobs, run):
         if x.job.index in noted and x.begin_s < outcome.ended_s
     }
     assert found == expected
-    bent = {x.job.index for x in run.stretches if x.capped or x.kind in ("stop", "load", "lost", "kill")}
+    bent = {
+        x.job.index for x in run.stretches if x.capped or x.kind in ("stop", "load", "lost", "kill", "crash", "fail")
+    }
     assert bent <= noted
     compare_meters(outcome, world, run)
 

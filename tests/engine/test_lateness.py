@@ -52,6 +52,22 @@ def test_no_job_starts_after_the_overtime(protocol):
     assert outcome.job_J["status"].tolist() == [DONE, DONE, OVERDUE]
 
 
+@pytest.mark.parametrize("policy", ["cheapest-feasible", "patient"])
+@pytest.mark.parametrize(
+    ("slack_s", "gpus", "site"),
+    [(0.0, [1, 1], 0), (3600.0, [1, 1], 1), (0.0, [0, 1], 1)],
+    ids=["would be late elsewhere", "in time at both", "in time at neither"],
+)
+def test_a_job_is_not_moved_to_a_cheaper_site_where_it_would_be_late(policy, slack_s, gpus, site):
+    """A move takes a slot, so a job that must start at once starts where it is, if there is room."""
+    blocker = [{"origin": 0, "work": 86400.0, "slack_s": 0.0}] if gpus[0] == 0 else []
+    jobs = [*blocker, {"origin": 0, "slack_s": slack_s}]
+    world = plain([1, 1], jobs, price=[[50.0], [10.0]], late_until_s=86400.0)
+    outcome = run(world.environment(), make_scheduler(policy))
+    assert outcome.job_J["site"][-1] == site
+    assert (outcome.job_J["start_s"][-1] > 0) == (site == 1)
+
+
 def test_a_late_job_may_start_and_move():
     jobs = [{"work": 1200.0, "slack_s": 0.0}, {"slack_s": 0.0}]
     engine = ClusterEngine(plain([1, 1], jobs, late_until_s=86400.0).environment(), make_scheduler("local-fcfs"))

@@ -110,7 +110,9 @@ def replay(world, scheduler):
     ledger = suspension.SegmentLedger(*world.ledger_arguments())
     hours = len(world.price[0]) if world.price is not None else 0
     levers = scheduler.needs.levers
-    run = suspension.simulate(world.plant(), jobs, answer, ledger, world.freedoms, hours, levers=levers)
+    run = suspension.simulate(
+        world.plant(), jobs, answer, ledger, world.freedoms, hours, levers=levers, failures=world.failures
+    )
     assert next(log, None) is None
     return jobs, run
 

@@ -255,7 +255,7 @@ def play(run, answer):
             for s in sites:
                 if asked[s] >= 0:
                     run.carry_out(jobs[asked[s]], s, *answers[s])
-        if plant.drained and all(job.status in ("done", "overdue") for job in jobs):
+        if plant.drained and all(job.status in ("done", "overdue", "failed") for job in jobs):
             run.ended_s = max(time_s, plant.window_s)
             break
         slot += 1

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from noonward.model.cluster.environment import Environment, GpuCaps
+from noonward.model.cluster.failures import JobFailures
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.tenant import Tenants
@@ -53,6 +54,7 @@ class World:
     late_usd: float = 0.0
     queued: bool = False
     freedoms: dict = field(default_factory=dict)  # class -> reference.suspension.Freedom
+    failures: list | None = None  # (work at which it fails, [GPU-seconds between failures]) per job
     withheld: list | None = None  # withheld[site] = [(time_s, GPUs that no job may take from then on), ...]
     standing: list = field(default_factory=list)  # (site, GPUs, end_s) of jobs that were running before the run
     tenants: list = field(default_factory=list)  # reference.tenants.Tenant; none for no quotas
@@ -115,6 +117,7 @@ class World:
             sample_jobs=None if self.another is None else self.sample,
             withheld=self.announced(fleet),
             standing=self.standing_jobs(),
+            failures=self.job_failures(),
             **self.stated_tenants(),
             caps=None if self.caps is None else GpuCaps(gpus_SH=np.array(self.caps, dtype=np.float64), hard=self.hard),
         )
@@ -144,6 +147,12 @@ class World:
             for k, (time_s, gpus) in enumerate(steps)
         ]
         return Withheld.of(changes, fleet.tables(1).gpus_S)
+
+    def job_failures(self):
+        if self.failures is None:
+            return None
+        work_J, gpu_s_JK = zip(*self.failures, strict=True)
+        return JobFailures(work_J=np.array(work_J), gpu_s_JK=np.array(gpu_s_JK))
 
     def standing_jobs(self):
         if not self.standing:

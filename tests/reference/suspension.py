@@ -66,7 +66,7 @@ class Stretch:
     """A stretch of constant power of a job."""
 
     job: object
-    kind: str  # run, stop, load, lost, kill or redo
+    kind: str  # run, stop, load, lost, kill, redo, crash or fail
     begin_s: float
     end_s: float
     watts: float
@@ -101,6 +101,7 @@ class Life:
     speed: float = 1.0  # on its present gang, over that
     lift_s: float = math.inf  # when its slack will be used up
     suspensions: int = 0
+    failures: int = 0
     paid_late_s: float = 0.0
 
 
@@ -114,6 +115,37 @@ class Run(each_slot.Run):
     stretches: list = field(default_factory=list)
     hours_known: int = 0
     levers: tuple = ()
+
+    failures: list | None = None  # per job: work at which it fails, and GPU-seconds between failures of hardware
+
+    def rules(self, class_):
+        """Freedom of a class; one that states none begins again from its start when it fails."""
+        return self.freedoms.get(class_, Freedom(interruptible=False, every_s=0.0))
+
+    def fails(self, job, life):
+        """(When a running job fails by its own fault, when its hardware does) if it runs on as it does."""
+        if self.failures is None:
+            return math.inf, math.inf
+        at, gpu_s = self.failures[job.index]
+        before = [x for x in self.stretches if x.job is job and x.kind in ("run", "redo") and x.end_s <= life.stretch_s]
+        ran_gpu_s = sum(x.gpus * (x.end_s - x.begin_s) for x in before)
+        crash_s = life.stretch_s + max(0.0, sum(gpu_s[: 1 + life.failures]) - ran_gpu_s) / job.gpus
+        to_go = max(0.0, life.left - (job.work - at))
+        return life.stretch_s + to_go * self.unit_s(job) / life.rate, crash_s
+
+    def fail(self, job, life):
+        fault_s, crash_s = self.fails(job, life)
+        life.failures += 1
+        if fault_s > crash_s and life.failures < len(self.failures[job.index][1]):
+            self.kill(job, "crash")
+            return
+        self.end_stretch(job, life, self.now_s)
+        for stretch in self.stretches:
+            if stretch.job is job and stretch.kind == "run":
+                stretch.kind = "lost"
+        self.stretches.append(Stretch(job, "fail", self.now_s, self.now_s, 0.0, 0.0, gpus=job.gpus))
+        self.order = [other for other in self.order if other != job.index]
+        job.status, job.finish_s, life.state = "failed", self.now_s, "failed"
 
     @property
     def resizes(self):
@@ -132,7 +164,7 @@ class Run(each_slot.Run):
             for job in waiting
             if "preempt" in self.levers
             and job.class_ in self.freedoms
-            and asked.class_ in self.freedoms[job.class_].preempts
+            and asked.class_ in self.rules(job.class_).preempts
             and self.may_start(job, s)
         )
 
@@ -140,7 +172,7 @@ class Run(each_slot.Run):
         """Smallest gang that a job may start or be resumed on."""
         if not self.suspended(job):
             return job.gpus_min
-        own, listed = self.lives[job.index].own, dict(self.freedoms[job.class_].elastic)
+        own, listed = self.lives[job.index].own, dict(self.rules(job.class_).elastic)
         return min(listed) if self.resizes and own in listed and job.gpus_min == job.gpus_max else own
 
     def lacking(self, asked, s):
@@ -166,7 +198,7 @@ class Run(each_slot.Run):
         """Deadline of the start; of a suspended job later by what it ran, earlier by its load."""
         if life is None or life.suspensions == 0:
             return job.deadline_s
-        return job.deadline_s + life.ran_s - self.freedoms[job.class_].load_s
+        return job.deadline_s + life.ran_s - self.rules(job.class_).load_s
 
     def may_move(self, job, s, d):
         return not self.suspended(job) and super().may_move(job, s, d)
@@ -176,7 +208,7 @@ class Run(each_slot.Run):
 
     def resume_gang(self, job, most):
         """Gang that a suspended job is resumed on where it may take so many GPUs; 0 for none."""
-        life, freedom = self.lives[job.index], self.freedoms[job.class_]
+        life, freedom = self.lives[job.index], self.rules(job.class_)
         listed = dict(freedom.elastic) if job.gpus_min == job.gpus_max else {}
         if life.own not in listed or not self.resizes:
             return life.own if life.own <= most else 0
@@ -218,7 +250,7 @@ class Run(each_slot.Run):
 
     def begin_stretch(self, job, life, time_s, cap):
         """Runs on under a cap, which is lifted when the slack is used up: it takes 1 - rate of every second."""
-        share, rate = self.freedoms[job.class_].cap(cap) if job.class_ in self.freedoms else (1.0, 1.0)
+        share, rate = self.rules(job.class_).cap(cap) if job.class_ in self.freedoms else (1.0, 1.0)
         life.cap, life.rate, life.stretch_s, life.lift_s = cap, rate * life.speed, time_s, math.inf
         whole_s = life.left * self.unit_s(job) / life.speed
         job.finish_s = end_s = time_s + whole_s / rate
@@ -255,7 +287,9 @@ class Run(each_slot.Run):
                 elif job.status == "in transit" and life is None:
                     events.append((self.joins_s[job.index], 2, job.index))
                 elif life is not None and job.status == "running" and life.state == "run":
-                    events.append(min((job.finish_s, 0, job.index), (life.lift_s, 8, job.index)))
+                    event = min((job.finish_s, 0, job.index), (life.lift_s, 8, job.index))
+                    fails_s = min(self.fails(job, life))
+                    events.append((fails_s, 9, job.index) if fails_s <= event[0] else event)
                 elif life is not None and life.state in ("stop", "dark", "load"):
                     events.append((life.until_s, {"dark": 2, "stop": 5, "load": 6}[life.state], job.index))
             events = [event for event in events if event[0] <= until_s]
@@ -263,12 +297,16 @@ class Run(each_slot.Run):
                 return
             time_s, kind, index = min(events)
             job, life = self.jobs[index], self.lives.get(index)
-            if kind == 0:
+            if kind == 9:
+                held_s, self.now_s = self.now_s, time_s
+                self.fail(job, life)
+                self.now_s = held_s
+            elif kind == 0:
                 job.status, life.state = "done", "done"
                 self.order = [other for other in self.order if other != index]
                 self.ledger.result(job, time_s)
             elif kind == 5:
-                life.state, life.until_s = "dark", time_s + self.freedoms[job.class_].dark_s
+                life.state, life.until_s = "dark", time_s + self.rules(job.class_).dark_s
             elif kind == 6:
                 self.begin_run(job, life, time_s)
             elif kind == 8:
@@ -303,7 +341,7 @@ class Run(each_slot.Run):
             life.paid_late_s = max(0.0, self.now_s - job.deadline_s)
             return
         self.queues[s].remove(job.index)
-        freedom, listed = self.freedoms[job.class_], dict(self.freedoms[job.class_].elastic)
+        freedom, listed = self.rules(job.class_), dict(self.rules(job.class_).elastic)
         room = min(gpus or self.room(s), self.room(s))
         job.gpus = self.resume_gang(job, room)
         life.speed = listed[job.gpus] / listed[life.own] if job.gpus != life.own else 1.0
@@ -320,7 +358,7 @@ class Run(each_slot.Run):
             job.finish_s = end_s + life.left * self.unit_s(job) / life.speed
 
     def may_suspend(self, job):
-        freedom = self.freedoms[job.class_]
+        freedom = self.rules(job.class_)
         wanted = ("suspend" in self.levers and freedom.interruptible) or (self.resizes and freedom.elastic)
         return bool(wanted) and self.may_stop(job)
 
@@ -329,7 +367,7 @@ class Run(each_slot.Run):
 
     def checkpoint_s(self, job):
         """When a running job wrote its last checkpoint; its start or resumption where it has written none."""
-        life, every_s = self.lives[job.index], self.freedoms[job.class_].every_s
+        life, every_s = self.lives[job.index], self.rules(job.class_).every_s
         return life.began_s + (math.floor((self.now_s - life.began_s) / every_s) * every_s if every_s else 0.0)
 
     def unsaved(self, job):
@@ -342,7 +380,7 @@ class Run(each_slot.Run):
         return sum(x.rate * (min(x.end_s, self.now_s) - from_s) for x, from_s in self.unsaved(job))
 
     def may_stop(self, job):
-        life, freedom, slot_s = self.lives[job.index], self.freedoms[job.class_], self.plant.slot_s
+        life, freedom, slot_s = self.lives[job.index], self.rules(job.class_), self.plant.slot_s
         if freedom.most_suspensions is not None and life.suspensions >= freedom.most_suspensions:
             return False
         if self.now_s - life.began_s < freedom.min_run_s or job.finish_s - self.now_s < 1.0:
@@ -356,12 +394,12 @@ class Run(each_slot.Run):
 
     def may_cap(self, job):
         life = self.lives[job.index]
-        if "cap" not in self.levers or not self.freedoms[job.class_].caps or job.finish_s - self.now_s < 1.0:
+        if "cap" not in self.levers or not self.rules(job.class_).caps or job.finish_s - self.now_s < 1.0:
             return False
         return life.cap > 0 or self.slack_left_s(job, life, self.now_s) >= 1.0
 
     def suspend(self, job):
-        life, freedom = self.lives[job.index], self.freedoms[job.class_]
+        life, freedom = self.lives[job.index], self.rules(job.class_)
         if freedom.requeue:
             self.kill(job)
             return
@@ -370,15 +408,15 @@ class Run(each_slot.Run):
         self.stretches.append(Stretch(job, "stop", self.now_s, end_s, stop_w, 0.0, gpus=job.gpus))
         life.cap, life.rate, life.lift_s = 0, 1.0, math.inf
         life.suspensions += 1
-        self.order.remove(job.index)
+        self.order = [other for other in self.order if other != job.index]
         job.status, job.finish_s = "in transit", math.nan
         life.state, life.until_s = "stop", end_s
         if freedom.stop_s == 0:
             life.state, life.until_s = "dark", self.now_s + freedom.dark_s
 
-    def kill(self, job):
+    def kill(self, job, kind="kill"):
         """Stops a job at once: what it did since its last checkpoint is done again."""
-        life, freedom = self.lives[job.index], self.freedoms[job.class_]
+        life, freedom = self.lives[job.index], self.rules(job.class_)
         unsaved, again_s = self.unsaved(job), self.unsaved_s(job)
         self.end_stretch(job, life, self.now_s)
         for x, from_s in unsaved:
@@ -389,10 +427,10 @@ class Run(each_slot.Run):
                 x.end_s = from_s
         life.left += again_s / self.unit_s(job)
         life.ran_s -= again_s
-        self.stretches.append(Stretch(job, "kill", self.now_s, self.now_s, 0.0, 0.0, gpus=job.gpus))
+        self.stretches.append(Stretch(job, kind, self.now_s, self.now_s, 0.0, 0.0, gpus=job.gpus))
         life.cap, life.rate, life.lift_s = 0, 1.0, math.inf
         life.suspensions += 1
-        self.order.remove(job.index)
+        self.order = [other for other in self.order if other != job.index]
         job.status, job.finish_s = "in transit", math.nan
         life.state, life.until_s = "dark", self.now_s + freedom.dark_s
 
@@ -483,7 +521,7 @@ class SegmentLedger(Ledger):
                 self._book(self.free[s], s, -stretch.gpus * self.sites[s].free_w, begin_s, until_s)
 
 
-def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers):
+def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers, failures=None):
     """Runs the protocol with questions about running jobs.
 
     Of a `Question` about running jobs the answer is, per site, None (run on), "suspend", or the cap to run on under; of
@@ -497,11 +535,12 @@ def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers):
         freedoms: Freedom per class that has some.
         hours_known: Hours of signals; 0 without.
         levers: What is done with running jobs: `suspend`, `resize`, `cap`, `preempt`.
+        failures: Per job the work at which it fails by its own fault and the GPU-seconds between failures of hardware.
 
     Returns:
         Run.
     """
     run = Run(plant, jobs, ledger, queues=[[] for _ in plant.sites], freedoms=freedoms, hours_known=hours_known)
-    run.levers = levers
+    run.levers, run.failures = levers, failures
     each_slot.play(run, answer)
     return run

@@ -15,6 +15,7 @@ from noonward.data.cooling import pue_by_hour
 from noonward.data.events import check_parts, events_of, in_parts
 from noonward.data.gpus_by_time import withheld_gpus
 from noonward.data.jobs.dated import job_rows, jobs_that_fit
+from noonward.data.jobs.details import FAILED_STATES
 from noonward.data.jobs.expected import FineTuningSampler
 from noonward.data.jobs.generate import build_jobs
 from noonward.data.jobs.history import history_of, sample_history
@@ -27,6 +28,7 @@ from noonward.data.signals.load import load_signals
 from noonward.data.solar import plants_by_hour, solar_by_hour
 from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.model.cluster.environment import Environment, latest_end_s, require_end
+from noonward.model.cluster.failures import JobFailures
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.scenario import (
     FineTuningJobs,
@@ -143,6 +145,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         standing=None if found is None else found.standing,
         sample_jobs=_sampler(scenario, start, past),
         knowledge=knowledge,
+        failures=_failures(scenario, jobs, index, seed),
         events=events_of(scenario, start, index, seed) if scenario.events else (),
         tenant_J=_tenants(scenario, jobs, index, seed),
         notes=(
@@ -274,6 +277,26 @@ def _jobs(scenario: Scenario, start: datetime, index: int, seed: int) -> Jobs:
     return jobs
 
 
+def _failures(scenario: Scenario, jobs: Jobs, index: int, seed: int) -> JobFailures | None:
+    """Returns when the jobs fail, or None where the scenario states no failures.
+
+    Raises:
+        ScenarioError: Recorded failures are asked for, and no table says how jobs ended.
+    """
+    law, source, failed_J = scenario.jobs.failures, scenario.jobs, None
+    if law is None:
+        return None
+    if isinstance(source, JobTable):
+        state = job_rows(source).details["state"][jobs.row_J]
+        failed_J = None if state.is_null().all() else state.is_in(FAILED_STATES).fill_null(value=False).to_numpy()
+    elif law.recorded:
+        raise ScenarioError("jobs.failures.recorded is for jobs from a table (source: table); state a law instead")
+    try:
+        return law.draw(jobs.work_J, failed_J, stream(seed, "world", "failures", index))
+    except ValueError as error:
+        raise ScenarioError(f"jobs.failures.recorded: {error}; add it, or state a law of failures instead") from None
+
+
 def _to_first_slot(jobs: Jobs, slot_s: float) -> Jobs:
     """Returns jobs that may all start at the first slot after their arrival, whatever their slack."""
     until_slot_s_J = np.ceil(jobs.arrival_s_J / slot_s) * slot_s - jobs.arrival_s_J
@@ -327,7 +350,8 @@ def _hours(scenario: Scenario, jobs: Jobs) -> int:
         return scenario.window_h
     slot_s = scenario.slot_s if scenario.protocol == "each-slot" else 0.0
     late_until_s = _late_until_s(scenario, jobs)
-    end_s = latest_end_s(jobs, scenario.fleet, scenario.window_h * HOUR_S, slot_s, late_until_s)
+    fails = scenario.jobs.failures is not None
+    end_s = latest_end_s(jobs, scenario.fleet, scenario.window_h * HOUR_S, slot_s, late_until_s, fails=fails)
     require_end(end_s)
     return int(np.ceil(end_s / HOUR_S))
 

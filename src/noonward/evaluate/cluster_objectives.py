@@ -88,7 +88,7 @@ class ClusterObjective(Objective):
     bound_in_steps = True
     bound_condition = (
         "the bound of the utility needs economics and 'end: drained', the bound of the energy 'end: window' and one "
-        "class of jobs"
+        "class of jobs, and both jobs that do not fail"
     )
 
     def compute_bound(self, environment: Environment, seconds: float | None = None) -> Bound:
@@ -96,8 +96,10 @@ class ClusterObjective(Objective):
 
         ``utility_usd`` is an upper bound of the utility and ``best_known_usd`` the utility of the best schedule found
         with full knowledge, USD; ``joules_per_unit`` is a lower bound of the energy per unit at any mean time in
-        system, J.
+        system, J. None of them is there where jobs fail.
         """
+        if environment.failures is not None:
+            return Bound()
         if environment.economics is not None and environment.drained and environment.fleet.billed:
             metered = metered_bound(environment, seconds=seconds)
             best = {} if math.isnan(metered.lower_usd) else {"best_known_usd": metered.lower_usd}

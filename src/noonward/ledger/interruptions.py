@@ -6,8 +6,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from noonward.arrays import F8, I8, Records
+from noonward.arrays import F8, I8, Bools, Records
 from noonward.ledger.segments import (
+    CRASH,
+    FAIL,
+    FAILED,
     HALTS,
     KILL,
     LOAD,
@@ -29,8 +32,8 @@ class Interruptions:
     """What suspensions and caps took. Energy, USD and kg are within those of jobs; money, carbon NaN without signals.
 
     Attributes:
-        suspensions: How often a job was suspended or stopped without notice.
-        requeues: How often of these it was stopped without notice.
+        suspensions: How often a job was suspended, stopped without notice, or stopped by a failure and begun again.
+        requeues: How often of these it was stopped without notice for others.
         suspended_h: Hours that jobs stood suspended, from the end of a stop to the begin of the next load (or, of jobs
             that were given up or never resumed, up to the run's end), h.
         overhead_gpu_hours: GPU-hours of stops and loads; they earn nothing.
@@ -38,7 +41,7 @@ class Interruptions:
         overhead_usd: Its price, USD.
         overhead_kg: Its emissions, kgCO2.
         lost_gpu_hours: Useful GPU-hours of runs whose work was lost: of jobs that were suspended and given up later, or
-            after the last checkpoint of jobs that were stopped without notice; they earn nothing.
+            after the last checkpoint of jobs that were stopped without notice or failed; they earn nothing.
         lost_kwh: Their facility energy, kWh.
         lost_usd: Its price, USD.
         lost_kg: Its emissions, kgCO2.
@@ -70,7 +73,8 @@ def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | 
         return None
     taken: dict[str, float] = {}
     for name, lost in (("overhead", False), ("lost", True)):
-        gpu_hours, amount_A = _settled(outcome.overhead, lost, signals, len(outcome.job_J))
+        chosen_K = np.isin(outcome.overhead.kind_K, WASTED) == lost
+        gpu_hours, amount_A = _settled(outcome.overhead, chosen_K, signals, len(outcome.job_J))
         taken |= {
             f"{name}_gpu_hours": gpu_hours,
             f"{name}_kwh": float(amount_A[0]),
@@ -98,11 +102,28 @@ def _resizes(outcome: Outcome) -> int:
     return int((loads_K & (segment_K["gpus"][1:] != segment_K["gpus"][:-1])).sum())
 
 
-def _settled(overhead: Overhead, lost: bool, signals: SiteSignals, jobs: int) -> tuple[float, F8]:
-    """Returns GPU-hours and amounts of the lost runs, or of the stops and loads; no segment takes nothing."""
-    chosen = np.isin(overhead.kind_K, WASTED) == lost
-    columns = {one.name: getattr(overhead, one.name)[chosen] for one in fields(PowerSegments)}
-    if not chosen.any():
+def failed_amounts(outcome: Outcome, signals: SiteSignals) -> dict[str, float]:
+    """Returns what failures came to, by the ledger's fields; zeros where no job may fail."""
+    if outcome.environment.failures is None or outcome.segment_K is None:
+        names = ("failed", "failures", "failed_gpu_hours", "failed_kwh", "failed_usd", "failed_kg")
+        return dict.fromkeys(names, 0.0)
+    overhead, failed_J = outcome.overhead, outcome.job_J["status"] == FAILED
+    chosen_K = np.isin(overhead.kind_K, WASTED) & failed_J[overhead.job_K]
+    gpu_hours, amount_A = _settled(overhead, chosen_K, signals, len(failed_J))
+    return {
+        "failed": int(failed_J.sum()),
+        "failures": int(np.isin(outcome.segment_K["kind"], (CRASH, FAIL)).sum()),
+        "failed_gpu_hours": gpu_hours,
+        "failed_kwh": float(amount_A[0]),
+        "failed_usd": float(amount_A[1]),
+        "failed_kg": float(amount_A[2]),
+    }
+
+
+def _settled(overhead: Overhead, chosen_K: Bools, signals: SiteSignals, jobs: int) -> tuple[float, F8]:
+    """Returns useful GPU-hours and amounts of some of the overhead's segments; no segment takes nothing."""
+    columns = {one.name: getattr(overhead, one.name)[chosen_K] for one in fields(PowerSegments)}
+    if not chosen_K.any():
         return 0.0, np.zeros(1 + len(signals.quantities))
     settled = settle_power(PowerSegments(**columns), signals, jobs)
     return float(settled.gpu_s_J.sum() / HOUR_S), settled.job_JA.sum(axis=0)

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.ledger.interruptions import Interruptions, interruptions_of, late_s_of
+from noonward.ledger.interruptions import Interruptions, failed_amounts, interruptions_of, late_s_of
 from noonward.ledger.meters import MeterLines, read_meters
-from noonward.ledger.segments import DONE, OVERDUE, Outcome, PowerSegments
+from noonward.ledger.segments import DONE, FAILED, OVERDUE, Outcome, PowerSegments
 from noonward.ledger.settle import SettledPower, settle_power, settle_transfers
 from noonward.ledger.utility import utility_usd
 from noonward.ledger.withheld import standing_power, switched_off
@@ -99,6 +99,12 @@ class Ledger:
         tariff_usd: What bills of metered sites add to energy at its price: base loads, peaks, blocks, fixed charges and
             energy above connections, penalties of grid events less their payments, and contracts for plants, USD; 0
             without meters.
+        failed: Jobs that failed for good; they are neither done nor unfinished.
+        failures: How often running jobs failed, those failures included.
+        failed_gpu_hours: Useful GPU-hours that jobs ran which failed for good: lost work, no part of ``gpu_hours``.
+        failed_kwh: Their facility energy, kWh, within that of jobs.
+        failed_usd: Its price, USD; NaN without signals.
+        failed_kg: Its emissions, kgCO2; NaN without signals.
         further: Accounts of signals beside price and carbon intensity, by the name of their total, e.g. ``water_l``.
         interruptions: What suspending and capping jobs took; None where no scheduler was asked about running jobs.
         meters: What meters read, by site; empty where no site has one.
@@ -143,6 +149,12 @@ class Ledger:
     standing_usd: float = 0.0
     standing_kg: float = 0.0
     tariff_usd: float = 0.0
+    failed: int = 0
+    failures: int = 0
+    failed_gpu_hours: float = 0.0
+    failed_kwh: float = 0.0
+    failed_usd: float = 0.0
+    failed_kg: float = 0.0
     further: dict[str, Account] = field(default_factory=dict)
     interruptions: Interruptions | None = None
     meters: dict[str, MeterLines] = field(default_factory=dict)
@@ -204,9 +216,8 @@ class Ledger:
         """Returns all fields and derived figures, NaN as None.
 
         ``further`` only where there is a further signal, ``meters``, ``events`` and ``books`` where there are any,
-        ``waiting_usd`` only where waiting cost something, figures of standing jobs only where there are any,
-        ``interruptions`` only where schedulers were asked about running jobs, and no ``total_usd``, which is a sum of
-        others.
+        ``waiting_usd`` only where waiting cost something, figures of standing jobs and of failures only where there are
+        any, ``interruptions`` only where running jobs could be stopped, and no ``total_usd``, which is a sum of others.
         """
         derived = {name: getattr(self, name) for name, value in vars(type(self)).items() if isinstance(value, property)}
         content = {**asdict(self), **derived}
@@ -256,7 +267,10 @@ class Ledger:
         return cls(**means, further=further, interruptions=interruptions, meters=meters, events=events, books=books)
 
 
-MAY_LACK: Final = ("waiting_usd", "standing_kwh", "standing_usd", "standing_kg", "tariff_usd")
+MAY_LACK: Final = (
+    *("waiting_usd", "standing_kwh", "standing_usd", "standing_kg", "tariff_usd", "failed", "failures"),
+    *("failed_gpu_hours", "failed_kwh", "failed_usd", "failed_kg"),
+)
 """Figures that are 0 where a scenario does not state what they count; they are then left out of files."""
 
 
@@ -390,11 +404,12 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
             waiting_usd = economics.waiting_usd_per_hour * float(waiting_h_of(outcome).sum())
         utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd) - waiting_usd - tariff_usd
         fixed_usd = -utility_usd(*prices, energy_usd=fixed[1], kg=fixed[2])
+    failed = failed_amounts(outcome, settled.signals)
     return Ledger(
         jobs=len(job_J),
         done=outcome.count(DONE),
         overdue=outcome.count(OVERDUE),
-        unfinished=len(job_J) - outcome.count(DONE) - outcome.count(OVERDUE),
+        unfinished=len(job_J) - sum(outcome.count(status) for status in (DONE, OVERDUE, FAILED)),
         moves=int(job_J["moves"].sum()),
         gpu_hours=gpu_hours,
         over_cap_gpu_hours=float(outcome.over_cap_gpu_s_S.sum() / HOUR_S),
@@ -425,6 +440,12 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         standing_usd=float(settled.standing_A[1]),
         standing_kg=float(settled.standing_A[2]),
         tariff_usd=float(tariff_usd),
+        failed=int(failed["failed"]),
+        failures=int(failed["failures"]),
+        failed_gpu_hours=failed["failed_gpu_hours"],
+        failed_kwh=failed["failed_kwh"],
+        failed_usd=failed["failed_usd"],
+        failed_kg=failed["failed_kg"],
         further={
             quantity.total: Account(
                 job=float(job[a]),

@@ -133,6 +133,9 @@ def environment_digest(environment: Environment) -> str:
         arrays.append(environment.caps.gpus_SH)
     if environment.events:
         digest.update(repr(environment.events).encode())
+    if environment.failures is not None:
+        digest.update(b"failures")
+        arrays.append(environment.failures.table_JX)
     if environment.tenant_J is not None:
         digest.update(b"tenants")
         arrays.append(environment.tenant_J)

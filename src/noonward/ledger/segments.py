@@ -23,7 +23,9 @@ DONE: Final = 4
 """Status: finished."""
 OVERDUE: Final = 5
 """Status: could not start in time and was dropped."""
-STATUS_NAMES: Final = ("planned", "in transit", "waiting", "running", "done", "overdue")
+FAILED: Final = 6
+"""Status: failed for good; what it ran is lost."""
+STATUS_NAMES: Final = ("planned", "in transit", "waiting", "running", "done", "overdue", "failed")
 """Names of the statuses, by number."""
 
 JOB_OUTCOME: Final = np.dtype(
@@ -57,20 +59,20 @@ TRANSFER: Final = np.dtype(
 """Data that travelled over a link."""
 
 
-RUN, STOP, LOAD, LOST, KILL, REDO = 0, 1, 2, 3, 4, 5
+RUN, STOP, LOAD, LOST, KILL, REDO, CRASH, FAIL = 0, 1, 2, 3, 4, 5, 6, 7
 """Kinds of segments: a job runs; writes its checkpoint to be suspended; loads it to be resumed; ran, and is given up
 later; is stopped without notice, which takes no time; ran, and does the same again because that was not in a
-checkpoint."""
-SEGMENT_NAMES: Final = ("run", "stop", "load", "lost", "kill", "redo")
+checkpoint; is stopped by a failure, or has failed for good, neither of which takes time."""
+SEGMENT_NAMES: Final = ("run", "stop", "load", "lost", "kill", "redo", "crash", "fail")
 """Names of the kinds, by number."""
-HALTS: Final = (STOP, KILL)
+HALTS: Final = (STOP, KILL, CRASH)
 """Kinds that end a run before the job is done."""
 WASTED: Final = (LOST, REDO)
 """Kinds of runs whose work is lost."""
 SEGMENT: Final = np.dtype(
     [
         ("job", "i8"),
-        ("kind", "i8"),  # RUN, STOP, LOAD, LOST, KILL or REDO
+        ("kind", "i8"),  # RUN, STOP, LOAD, LOST, KILL, REDO, CRASH or FAIL
         ("site", "i8"),
         ("gpus", "i8"),
         ("from_s", "f8"),
@@ -125,7 +127,7 @@ class Overhead(PowerSegments):
     """Power of GPUs that jobs occupy without earning. Columns: PowerSegments.
 
     Attributes:
-        kind_K: STOP, LOAD, LOST or REDO.
+        kind_K: STOP, LOAD, LOST or REDO; no other kind takes time.
     """
 
     kind_K: I4
@@ -215,8 +217,8 @@ class Outcome:
         power: Power of the jobs.
         transfer_X: Journeys of jobs and results: TRANSFER records; those of one job in the order of time.
         overhead: Stops and loads of suspended jobs, and runs whose work was lost.
-        segment_K: All segments of the jobs that have been suspended or capped, also beyond the run's end: SEGMENT
-            records by job, then time. None where schedulers were not asked about running jobs.
+        segment_K: All segments of the jobs that have been suspended or capped or have failed, also beyond the run's
+            end: SEGMENT records by job, then time. None where no running job could be stopped.
         over_cap_gpu_s_S: Use above the capacity curves, GPU-seconds per site; zeros without curves.
         ended_s: Time at which the run ended, s.
         steps: Questions asked.
@@ -267,7 +269,7 @@ class Outcome:
 
     @functools.cached_property
     def suspensions_J(self) -> I8:
-        """How often each job has been suspended or stopped without notice."""
+        """How often each job has been suspended, or stopped without notice or by a failure."""
         if self.segment_K is None:
             return np.zeros(len(self.job_J), np.int64)
         stops_K = np.isin(self.segment_K["kind"], HALTS)

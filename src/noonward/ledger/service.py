@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noonward.arrays import F8, I4, I8
-from noonward.ledger.segments import DONE, OVERDUE, TRANSIT, Outcome
+from noonward.ledger.segments import DONE, FAILED, OVERDUE, TRANSIT, Outcome
 from noonward.ledger.sweep import sweep_power, sweep_queues
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.limits import Constraints
@@ -127,7 +127,7 @@ def _class_service(
     within = None
     if target_s is not None:
         overdue = status_W == OVERDUE
-        so_far_s = (ended_s - arrival_s_W)[~done & ~overdue]
+        so_far_s = (ended_s - arrival_s_W)[~done & ~overdue & (status_W != FAILED)]
         judged = len(taken_s) + int(overdue.sum()) + int((so_far_s > target_s).sum())
         within = float((taken_s <= target_s).sum()) / judged if judged else None
     return ClassService(

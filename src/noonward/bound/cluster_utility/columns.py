@@ -145,8 +145,11 @@ def require_bounded(environment: Environment) -> tuple[Signals, Economics]:
     """Returns signals and economics of an environment whose utility can be bounded.
 
     Raises:
-        ScenarioError: It has no economics or signals, or its runs end before its jobs do.
+        ScenarioError: It has no economics or signals, its runs end before its jobs do, or its jobs fail: a job that is
+            begun again in a cheap hour is no unbroken run.
     """
+    if environment.failures is not None:
+        raise ScenarioError("a utility bound knows no failures; leave jobs.failures out (--set jobs.failures=null)")
     if environment.economics is None or environment.signals is None:
         raise ScenarioError("a utility bound needs economics and signals; the scenario has none, give both")
     if not environment.drained:

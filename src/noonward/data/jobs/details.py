@@ -26,6 +26,9 @@ that was asked for (s), ``state`` one of ``STATES``."""
 STATES: Final = ("done", "failed", "cancelled", "timeout", "node-fail")
 """How a job ended: done; failed by its own fault; stopped by its user or the scheduler; at its limit; with its node."""
 
+FAILED_STATES: Final = ("failed", "node-fail")
+"""States of jobs that did not do their work because something failed."""
+
 _WORDS: Final = {
     "done": ("done", "completed", "complete", "completing", "succeeded", "success", "finished", "pass", "terminated",
              "exited"),

@@ -13,7 +13,7 @@ from noonward.decision.cluster.view import ClusterView
 from noonward.model.cluster.freedom import Lever, bend, freedom_records
 
 
-def make_view(brief: Brief, slots: int, levers: Collection[Lever] = ()) -> ClusterView:
+def make_view(brief: Brief, slots: int, levers: Collection[Lever] = (), *, fails: bool = False) -> ClusterView:
     """Returns the view at second 0: all GPUs free, nobody asked, no job, price, intensity or forecast known.
 
     Whoever keeps the view writes what changes: time and question (``run_1``), free GPUs, queues, prices and intensities
@@ -25,10 +25,11 @@ def make_view(brief: Brief, slots: int, levers: Collection[Lever] = ()) -> Clust
         slots: Rows of ``job_J``, for as many jobs in sight; ``with_slots`` gives it more.
         levers: What its scheduler does with running jobs; where some class allows it, the view shows what the jobs in
             sight do (``life_J``).
+        fails: Whether running jobs may fail: the view then shows that too.
     """
     fleet, links, economics = brief.fleet, brief.links, brief.economics
-    freedom_C = freedom_records(fleet.freedoms, fleet.classes, levers)
-    lives = bend(freedom_C)
+    freedom_C = freedom_records(fleet.freedoms, fleet.classes, levers, fails=fails)
+    lives = fails or bend(freedom_C)
     tables = fleet.tables(_largest_gang(brief) if lives else brief.largest_gang)
     sites = len(brief.sites)
     parts = blank(

@@ -8,7 +8,7 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import is_suspended, slot_at
-from noonward.decision.cluster.view import RUNS, SECONDS, STOPS, ClusterView, return_delay_s
+from noonward.decision.cluster.view import DARK, RUNS, SECONDS, STOPS, WAITS, ClusterView, return_delay_s
 
 LEAST_REST_S: Final = 1.0
 """A job that is expected to end within so many seconds is neither suspended nor capped; one with less slack is not
@@ -48,6 +48,20 @@ def unsaved_s(view: ClusterView, job: int) -> float:
     if at_s >= life.rate_since_s:
         return life.rate * (view.run_1[0].now_s - at_s)
     return life.unsaved_s + progress_s(view, job)
+
+
+@kernel(inline=True, allocates=False)
+def bound_elsewhere(view: ClusterView, job: int, site: int) -> bool:
+    """Returns whether a job has failed at another site: it is resumed there alone, as all that have run."""
+    return is_suspended(view, job) and view.life_J[job].failures > 0 and view.life_J[job].site != site
+
+
+@kernel(inline=True, allocates=False)
+def is_down(view: ClusterView, job: int) -> bool:
+    """Returns whether a job has failed and holds no GPUs now: it has to be started again."""
+    if not is_suspended(view, job) or view.life_J[job].failures == 0:
+        return False
+    return bool(view.life_J[job].state == DARK or view.life_J[job].state == WAITS)
 
 
 @kernel(inline=True, allocates=False)

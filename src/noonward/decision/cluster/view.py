@@ -91,7 +91,8 @@ LIFE: Final = np.dtype(
         ("level", "i8"),  # clock level, likewise
         ("since_s", "f8"),  # when this began, s
         ("until_s", "f8"),  # when it is expected to end, s
-        ("suspensions", "i8"),  # how often it has been suspended
+        ("suspensions", "i8"),  # how often it has been suspended, or stopped by a failure
+        ("failures", "i8"),  # how often it has failed
         ("cap", "i8"),  # power cap it runs under, or will once it has loaded; 0 is full power
         ("rate", "f8"),  # throughput, over that on the gang it started on at full power
         ("rate_since_s", "f8"),  # since when it has run at this rate, s

@@ -14,6 +14,7 @@ from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.view import ANSWER, CARBON, PRICE, Answers, ClusterView
 from noonward.engine.cluster.kernels.world import (
     ADVISORY_CAPS,
+    AT_START,
     BENT,
     CARBON_SUM,
     ENGINE,
@@ -31,6 +32,7 @@ from noonward.engine.cluster.kernels.world import (
     WITHHOLD,
     World,
 )
+from noonward.errors import ScenarioError
 from noonward.ledger.segments import JOB_OUTCOME, SEGMENT
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.freedom import Lever, bend
@@ -60,10 +62,19 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         needs: What is asked and shown.
         brief: Brief of the environment for these needs.
         rewards: NO_REWARDS, AS_EARNED, AT_START or OWN.
+
+    Raises:
+        ScenarioError: Jobs fail, and rewards count jobs whole when they start.
     """
     caps_SH, kind = _caps(environment, needs.curves)
     own = needs.curves is not None
-    world = _blank_world(brief, needs, SLOTS, len(environment.jobs), needs.levers)
+    failures = environment.failures
+    if failures is not None and rewards >= AT_START:
+        raise ScenarioError(
+            f"jobs of scenario {environment.scenario!r} fail, and rewards count every job whole when it starts; train "
+            "without jobs.failures"
+        )
+    world = _blank_world(brief, needs, SLOTS, len(environment.jobs), needs.levers, fails=failures is not None)
     engine_1 = world.engine_1
     engine_1["drained"] = environment.drained
     engine_1["guessed"] = environment.knowledge is not None
@@ -84,6 +95,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
         signal_KSH=_signals(environment),
         forecast_KISL=_forecast_buffer(world.shown, environment.hours if brief.lookahead_h else 0),
         caps_SH=caps_SH,
+        failure_RX=np.zeros((0, 0)) if failures is None else failures.table_JX,
     )
 
 
@@ -109,11 +121,13 @@ def told_world(brief: Brief, needs: Needs) -> World:
     )
 
 
-def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, levers: Collection[Lever] = ()) -> World:
+def _blank_world(
+    brief: Brief, needs: Needs, slots: int, jobs: int, levers: Collection[Lever] = (), *, fails: bool = False
+) -> World:
     """Returns a world without jobs and signals that has room for some jobs in sight, and for so many outcomes."""
     sites = len(brief.sites)
-    shown = make_view(brief, slots, levers)
-    bends = bend(shown.freedom_C)
+    shown = make_view(brief, slots, levers, fails=fails)
+    bends = fails or bend(shown.freedom_C)
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
@@ -145,6 +159,7 @@ def _blank_world(brief: Brief, needs: Needs, slots: int, jobs: int, levers: Coll
         caps_SH=np.zeros((sites, 1)),
         bent_J=np.zeros(slots if bends else 1, BENT),
         segment_K=np.zeros(SEGMENTS if bends else 0, SEGMENT),
+        failure_RX=np.zeros((0, 0)),
         tenant_T=np.zeros(1, TENANT) if tenants is None else tenants.records(),
     )
 

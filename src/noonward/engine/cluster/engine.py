@@ -47,6 +47,11 @@ class ClusterEngine(SteppedEngine):
     it may be resized, another one of its class (``resume_gang``). It may stand still for its slack in all
     (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost.
 
+    Failures (``Environment.failures``): a running job may fail, after as many GPU-seconds of running or as much of its
+    work under every scheduler. It gives its GPUs back at once, and does again what it did since its last periodic
+    checkpoint; like a suspended job it waits at its site until a scheduler starts it again. One that fails by its own
+    fault, or once too often, has failed for good, and its work is lost. Nobody is told before.
+
     Feasible: a start needs a site of the class' range with free GPUs for the smallest gang and ``now <= arrival +
     slack - return delay`` (Eq. 7b, 7c); a move needs that the job fits into the destination, may run there and can be
     there by its latest start there. The mask says so; an infeasible answer raises.
@@ -54,7 +59,7 @@ class ClusterEngine(SteppedEngine):
     Curves: a scheduler may set capacity curves in its answers (``Needs.curves``), unless the environment has some.
 
     Reward: growth of the utility U1 - U2 - U3 - U4 - U5 since the last question; the rewards sum to the ledger's
-    utility. End: when every job is done or overdue, or at the window's end.
+    utility. End: when every job is done, overdue or failed, or at the window's end.
 
     Args:
         environment: What to run.
@@ -83,10 +88,11 @@ class ClusterEngine(SteppedEngine):
         self._pace = Pace(len(environment.jobs))
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
         if self.world.engine_1["bends"][0] and environment.learns_run_times:
+            what = "whose jobs fail" if environment.failures is not None else "whose running jobs it acts on"
             raise ScenarioError(
-                f"scheduler {type(scheduler).__name__} acts on running jobs ({', '.join(scheduler.needs.levers)}) of "
-                f"scenario {environment.scenario!r}, whose run times are learned as jobs end, from unbroken runs; set "
-                "jobs.knowledge.run_time to known, limit or class-mean"
+                f"scheduler {type(scheduler).__name__} is to run scenario {environment.scenario!r}, {what}; its run "
+                "times are learned as jobs end, from unbroken runs: set jobs.knowledge.run_time to known, limit or "
+                "class-mean"
             )
 
     def _now_s(self) -> float:

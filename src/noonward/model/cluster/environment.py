@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError
 from noonward.model.cluster.event import SiteEvent, check_events
+from noonward.model.cluster.failures import JobFailures
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import SUBMITTED, TOLD, Jobs
 from noonward.model.cluster.knowledge import JobKnowledge
@@ -63,6 +64,7 @@ class Environment(Setting):
             them, and they hold their GPUs to their end.
         stated_prices: Prices of energy at sites in place of those that follow from signals and tariffs, for bounds and
             planners; None: there are none.
+        failures: When running jobs fail (protocol ``each-slot``), or None: none does. No scheduler sees it.
         events: Grid events, those of one site without overlap; a scheduler knows of each from its notice on
             (``Brief.announced``).
         tenant_J: Position in ``tenants`` of the tenant that each job is of; None where no tenants are stated.
@@ -90,6 +92,7 @@ class Environment(Setting):
     standing: StandingJobs | None = None
     stated_prices: StatedPrices | None = None
     events: tuple[SiteEvent, ...] = ()
+    failures: JobFailures | None = None
     tenant_J: I8 | None = None
 
     def __post_init__(self) -> None:
@@ -107,6 +110,11 @@ class Environment(Setting):
         self._check_sizes()
         self._check_tenants()
         check_events(self.events, fleet.site_names)
+        if self.failures is not None and (self.protocol != "each-slot" or len(self.failures) != len(jobs)):
+            raise ScenarioError(
+                f"failures of {len(self.failures)} jobs stand beside {len(jobs)} jobs under protocol {self.protocol}; "
+                "give one per job, under protocol each-slot"
+            )
         told = self.knowledge
         if told is not None and len(told.traits) != len(told.past_work_P) + len(jobs):
             raise ScenarioError(
@@ -192,7 +200,8 @@ class Environment(Setting):
         if not self.drained:
             return self.window_s
         slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
-        return latest_end_s(self.jobs, self.fleet, self.window_s, slot_s, self.late_until_s)
+        fails = self.failures is not None
+        return latest_end_s(self.jobs, self.fleet, self.window_s, slot_s, self.late_until_s, fails=fails)
 
     @functools.cached_property
     def site_signals(self) -> SiteSignals:
@@ -264,7 +273,9 @@ def require_end(end_s: float) -> None:
         )
 
 
-def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float, late_until_s: float = -np.inf) -> float:
+def latest_end_s(
+    jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float, late_until_s: float = -np.inf, *, fails: bool = False
+) -> float:
     """Returns the upper limit of the time at which the last of some jobs ends when run until drained.
 
     Args:
@@ -274,10 +285,11 @@ def latest_end_s(jobs: Jobs, fleet: Fleet, window_s: float, slot_s: float, late_
         slot_s: Length of a slot, s; 0 where starts are not bound to slots.
         late_until_s: Time until which jobs may start late, s; -inf: none may. No job with an infinite slack then starts
             after it.
+        fails: Whether running jobs may fail.
     """
     slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
     latest_J = jobs.arrival_s_J + jobs.slack_s_J
-    load_s = max((one.checkpoint.load_s for one in fleet.freedoms.values() if one.stoppable), default=0.0)
+    load_s = max((one.checkpoint.load_s for one in fleet.freedoms.values() if fails or one.stoppable), default=0.0)
     if late_until_s > -np.inf:
         latest_J = load_s + np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))
     ends = latest_J + jobs.work_J * slowest_C[jobs.class_J]

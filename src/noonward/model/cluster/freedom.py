@@ -183,13 +183,16 @@ FREEDOM: Final = np.dtype(
 """What may be done with the running jobs of a class; all zero where nothing may, but for the shares of cap 0."""
 
 
-def freedom_records(freedoms: dict[str, Freedom], classes: tuple[str, ...], levers: Collection[Lever]) -> Records:
+def freedom_records(
+    freedoms: dict[str, Freedom], classes: tuple[str, ...], levers: Collection[Lever], *, fails: bool = False
+) -> Records:
     """Returns what a scheduler may do with the running jobs of each class, FREEDOM records.
 
     Args:
         freedoms: What each class allows, by its name.
         classes: Names of all classes.
         levers: What the scheduler does; what is none of it is left out.
+        fails: Whether running jobs may fail: what resuming takes is then there of every class that states freedoms.
     """
     out = np.zeros(len(classes), FREEDOM)
     victims = {other for freedom in freedoms.values() for other in freedom.preempts if "preempt" in levers}
@@ -211,6 +214,9 @@ def freedom_records(freedoms: dict[str, Freedom], classes: tuple[str, ...], leve
         out[c]["preempted"], out[c]["requeue"] = name in victims, name in victims and freedom.requeue
         if "preempt" in levers:
             out[c]["preempts"] = sum(1 << classes.index(other) for other in set(freedom.preempts))
+        if fails and name in freedoms:
+            for field in ("every_s", "dark_s", "load_s", "load_power"):
+                out[c][field] = getattr(freedom.checkpoint, field)
         if out[c]["interruptible"] or out[c]["preempted"]:
             out[c]["min_run_s"] = freedom.min_run_s
             out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions

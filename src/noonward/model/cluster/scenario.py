@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from noonward.errors import ScenarioError, nearest
+from noonward.model.cluster.failures import Failures
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.knowledge import Knowledge
 from noonward.model.cluster.lateness import Lateness
@@ -171,6 +172,12 @@ class JobsToRun(Spec):
 
     knowledge: Knowledge = Knowledge()
     """What schedulers are told of the jobs' run times (docs/run-times.md)."""
+    failures: Failures | None = None
+    """How jobs fail while they run (docs/failures.md); none: none does."""
+
+    @model_serializer(mode="wrap")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "failures")
 
 
 class FineTuningJobs(JobsToRun):
@@ -308,7 +315,7 @@ class MixedJobs(JobsToRun):
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "rate_factor")
+        return without_defaults(self, write, "rate_factor", "failures")
 
 
 class ShapedJobs(JobsToRun):
@@ -374,7 +381,7 @@ class JobTable(JobsToRun):
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "leave_alone_min", "at_start")
+        return without_defaults(self, write, "leave_alone_min", "at_start", "failures")
 
 
 SignalSource = Annotated[GeneratedSignals | SinusoidalSignals | SignalFiles, Field(discriminator="source")]
@@ -483,6 +490,10 @@ class Scenario(Spec):
                     raise ValueError(
                         f"signals.peak_hours has no zone {site.zone!r}, which site {site.name!r} lies in; give its hour"
                     )
+        if self.jobs.failures is not None and self.protocol != "each-slot":
+            raise ValueError(
+                f"jobs.failures is for protocol each-slot, not {self.protocol}; leave it out, or set protocol=each-slot"
+            )
         if self.network.queued and self.protocol != "on-arrival":
             raise ValueError(
                 f"network.queued is for protocol on-arrival, not {self.protocol}; leave it out, or set "

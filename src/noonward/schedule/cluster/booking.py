@@ -9,6 +9,7 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.feasibility import first_start_s
+from noonward.decision.cluster.lives import is_down
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import forecast_value_usd, gang_at, run_seconds, travel_cost_usd
 from noonward.decision.cluster.view import (
@@ -178,7 +179,7 @@ def _withhold(memory: RuleMemory, slot: int, row: int) -> None:
 
 @kernel(inline=True, allocates=False)
 def _follow_jobs(view: ClusterView, memory: RuleMemory, slot: int) -> None:
-    """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
+    """Lets the books follow the jobs: those out of sight or failed give their bookings back, longer runs extend theirs.
 
     Where room is given back, refused jobs may be booked in this slot.
     """
@@ -189,6 +190,11 @@ def _follow_jobs(view: ClusterView, memory: RuleMemory, slot: int) -> None:
         if memory.serial_J[job] != view.job_J[job].serial:
             if booking[END] > slot:
                 _mark(memory, booking[SITE], max(booking[SLOT], slot), booking[END], -booking[GPUS])
+                memory.number_P[GIVEN_BACK] = slot
+            memory.serial_J[job] = -1
+        elif booking[STARTED] == 1 and is_down(view, job):
+            if booking[END] > slot:
+                _mark(memory, booking[SITE], slot, booking[END], -booking[GPUS])
                 memory.number_P[GIVEN_BACK] = slot
             memory.serial_J[job] = -1
         elif booking[STARTED] == 1 and booking[END] <= slot:

@@ -11,6 +11,7 @@ import numpy as np
 
 from noonward.arrays import I8, Records
 from noonward.compiled import kernel
+from noonward.decision.cluster.lives import is_down
 from noonward.decision.cluster.value import gang_at, run_seconds
 from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits, return_delay_s
 from noonward.schedule.cluster.booking import first_slot, overrun_slots
@@ -245,7 +246,8 @@ def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
 def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, slot: int) -> None:
     """Lets the books follow the jobs: those out of sight give their bookings back, runs beyond theirs get longer ones.
 
-    A job that has ended gives back what is left of its booking; one that has gone without a start, all of it. Then
+    A job that has ended or failed gives back what is left of its booking; one that has gone without a start, all of it.
+    One that has failed is booked again when it is next asked about. Then
     refused jobs are booked again when they are next asked about: there may be room for them.
     """
     room = False
@@ -258,6 +260,11 @@ def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, 
                 give_back(booked_ST, slot_0, plan, slot if plan.at == STARTED else plan.slot)
                 room = True
             plan.serial, plan.at, plan.site = -1, NOWHERE, NOWHERE
+        elif plan.at == STARTED and is_down(view, job):
+            if plan.slot + plan.slots > slot:
+                give_back(booked_ST, slot_0, plan, slot)
+                room = True
+            plan.at, plan.site, plan.outlasts = NOWHERE, NOWHERE, 0
         elif plan.at == STARTED and plan.slot + plan.slots <= slot:
             end = plan.slot + overrun_slots(_slots(view, job, plan.site), slot - plan.slot)
             end = min(end, slot_0 + booked_ST.shape[1])

@@ -11,6 +11,7 @@ import numpy as np
 
 from noonward.arrays import F8, I8, U1, Records
 from noonward.compiled import kernel
+from noonward.decision.cluster.lives import bound_elsewhere
 from noonward.decision.cluster.value import (
     energy_usd,
     expected_share,
@@ -151,7 +152,7 @@ def is_late(view: ClusterView, job: int, s: int, from_s: float, last_s: float) -
         return False
     for d in range(view.site_S.shape[0]):
         earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s)
-        if fits(view, job, d) and earliest_s <= latest_s:
+        if fits(view, job, d) and earliest_s <= latest_s and not bound_elsewhere(view, job, d):
             return False
     return True
 
@@ -179,7 +180,7 @@ def describe(
     for d in range(view.site_S.shape[0]):
         option = option_S[d]
         option.earliest_h, option.latest_h = 0.0, -1.0
-        if not fits(view, job, d):
+        if not fits(view, job, d) or (not coming and bound_elsewhere(view, job, d)):
             continue
         earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s)
         if late and earliest_s <= min(view.run_1[0].late_until_s, last_s):

@@ -8,9 +8,10 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.feasibility import first_start_s
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import energy_usd, run_value_usd, travel_cost_usd
-from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
+from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, latest_start_s
 from noonward.decision.scheduler import CompiledScheduler
 from noonward.draws import random_below
 from noonward.units import HOUR_S
@@ -162,14 +163,19 @@ class MostFree(SlotRule):
 
 @kernel(inline=True, allocates=False)
 def cheapest_site(view: ClusterView, s: int, job: int) -> int:
-    """Returns the site with room now at which a job earns most at the prices of this hour, or -1."""
-    best, most = -1, -np.inf
+    """Returns the site with room now at which a job earns most at the prices of this hour, or -1.
+
+    Where jobs may be late, sites at which it starts in time come before others: a move takes a slot, and makes a job
+    late that had to start at once.
+    """
+    best, most, best_in_time = -1, -np.inf, False
     for d in range(view.site_S.shape[0]):
         if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
             continue
+        in_time = first_start_s(view, job, s, d) <= latest_start_s(view, job, d)
         value = run_value_usd(view, job, d) - travel_cost_usd(view, job, s, d)
-        if value > most:
-            best, most = d, value
+        if (in_time and not best_in_time) or (in_time == best_in_time and value > most):
+            best, most, best_in_time = d, value, in_time
     return best
 
 
@@ -182,7 +188,10 @@ def _cheapest_feasible(view: ClusterView, answers: Answers, memory: RuleMemory) 
 
 
 class CheapestFeasible(SlotRule):
-    """Starts or moves each job where it earns most at the prices of this hour, among the sites with room now."""
+    """Starts or moves each job where it earns most at the prices of this hour, among the sites with room now.
+
+    Where jobs may be late, sites at which it starts in time come first.
+    """
 
     rule = staticmethod(_cheapest_feasible)
     needs = Needs(protocols=("each-slot",), signals=True, economics=True)

@@ -41,6 +41,7 @@ from noonward.engine.cluster.kernels.segments import (
     RECORDS,
     change_cap,
     end_run,
+    fail,
     join_queue,
     lift_cap,
     loaded,
@@ -57,6 +58,7 @@ from noonward.engine.cluster.kernels.segments import (
 from noonward.engine.cluster.kernels.tenants import end_plans, order_queue, plan_quota, waits_for_turn
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
+    BREAK,
     FINISH,
     FULL,
     INGRESS_SHIFT,
@@ -327,7 +329,7 @@ def take_events(w: World, until: float) -> int:
             return 0
         arrives = arrival < time or (arrival == time and kind > ARRIVAL)
         lacks = missing(w) if arrives else 0
-        if kind == LIFT and not arrives and w.engine_1[0].segments + RECORDS > w.segment_K.shape[0]:
+        if kind >= LIFT and not arrives and w.engine_1[0].segments + RECORDS > w.segment_K.shape[0]:
             lacks = NO_SEGMENT
         if lacks:
             return lacks
@@ -354,6 +356,8 @@ def take_events(w: World, until: float) -> int:
             loaded(w, job)
         elif kind == LIFT:
             lift_cap(w, job)
+        elif kind == BREAK:
+            fail(w, job)
         else:
             join_queue(w, job)
 

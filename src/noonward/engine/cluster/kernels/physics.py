@@ -6,11 +6,12 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
-from noonward.decision.cluster.lives import run_end_s
+from noonward.decision.cluster.lives import run_end_s, unit_s
 from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS, no_answer
 from noonward.engine.cluster.kernels.tenants import hold_quota, quota_room
 from noonward.engine.cluster.kernels.world import (
     AT_START,
+    BREAK,
     CARBON_SUM,
     DONE,
     DROPPED,
@@ -406,8 +407,35 @@ def runs_on(w: World, job: int) -> bool:
 
 
 @kernel(inline=True, allocates=False)
+def crash_s(w: World, job: int) -> float:
+    """Returns when the hardware of a running job fails if its rate stays, s; infinite: never.
+
+    It fails after some GPU-seconds of running, those under power caps included.
+    """
+    gpus = w.outcome_R[w.track_J[job].row].gpus
+    return w.shown.life_J[job].rate_since_s + max(0.0, w.bent_J[job].fails_gpu_s) / gpus
+
+
+@kernel(inline=True, allocates=False)
+def fault_s(w: World, job: int) -> float:
+    """Returns when a running job fails by its own fault if its rate stays, s; infinite: never.
+
+    It does so after some of its work, wherever and whenever that is done.
+    """
+    view, row = w.shown, w.track_J[job].row
+    life = view.life_J[job]
+    left = w.bent_J[job].left - (w.submitted_R[row].work - w.failure_RX[row, 0])
+    return life.rate_since_s + max(0.0, left) * unit_s(view, job) / life.rate
+
+
+@kernel(inline=True, allocates=False)
 def push_end(w: World, job: int, ends_s: float) -> None:
-    """Schedules the end of a running job, or the lift of its power cap if that comes before."""
+    """Schedules the end of a running job, or the lift of its power cap or its failure if that comes before."""
+    if w.failure_RX.shape[0] > 0:
+        fails_s = min(crash_s(w, job), fault_s(w, job))
+        if fails_s <= min(ends_s, w.shown.life_J[job].lift_s):
+            push(w, fails_s, BREAK, w.shown.job_J[job].serial, job)
+            return
     if w.engine_1[0].bends and w.shown.life_J[job].lift_s < ends_s:
         push(w, w.shown.life_J[job].lift_s, LIFT, w.shown.job_J[job].serial, job)
     else:

@@ -1,9 +1,9 @@
-"""Jobs that are suspended, resized and capped: run, stop, dark, wait, load, run; each drawn and noted apart.
+"""Jobs that are suspended, resized and capped, or fail: run, stop, dark, wait, load, run; each noted apart.
 
 A suspended job holds its GPUs at ``stop_power`` for ``stop_s``, none for ``dark_s``, and then waits at its site as a
-job with less work left. One that is stopped without notice gives its GPUs back at once, and does again what it did
-since its last checkpoint. When it is started again, maybe on another gang, it holds its GPUs at ``load_power`` for
-``load_s`` before it runs on.
+job with less work left. One that fails or is stopped without notice gives its GPUs back at once, and does again what
+it did since its last checkpoint. When it is started again, maybe on another gang, it holds its GPUs at ``load_power``
+for ``load_s`` before it runs on.
 A job under a power cap draws less and runs slower, until its cap is changed, or lifted because its slack is used up.
 The heap never holds more than one event of a job: the end of a run that is cut short is taken out of it. What
 happens seldom is compiled once, as calls: pasted into every loop it slows runs in which nothing is suspended.
@@ -32,10 +32,13 @@ from noonward.decision.cluster.lives import (
 )
 from noonward.decision.cluster.view import DARK, LOADS, POWER_W, RUNS, STOPS, WAITS, fits, last_start_s
 from noonward.engine.cluster.kernels.physics import (
+    crash_s,
     current_part,
     drop_top,
     enqueue,
+    fault_s,
     finish,
+    give_slot_back,
     not_held,
     push,
     push_end,
@@ -46,6 +49,7 @@ from noonward.engine.cluster.kernels.physics import (
 )
 from noonward.engine.cluster.kernels.tenants import quota_room
 from noonward.engine.cluster.kernels.world import (
+    BREAK,
     FINISH,
     KIND_SHIFT,
     LIFT,
@@ -57,7 +61,7 @@ from noonward.engine.cluster.kernels.world import (
     TRANSIT,
     World,
 )
-from noonward.ledger.segments import KILL, LOAD, LOST, REDO, RUN, STOP
+from noonward.ledger.segments import CRASH, FAIL, FAILED, KILL, LOAD, LOST, REDO, RUN, STOP
 
 RECORDS: Final = 5
 """Segments that one stop notes, at most: the run that ends, the part of it that is done again, the stop, and room for
@@ -83,12 +87,16 @@ def open_life(w: World, job: int) -> None:
     w.shown.life_J[job].since_s = w.submitted_R[w.track_J[job].row].arrival_s
     w.shown.life_J[job].until_s = np.inf
     w.shown.life_J[job].suspensions = 0
+    w.shown.life_J[job].failures = 0
     w.shown.life_J[job].own_gpus = 0
     w.shown.life_J[job].speed = 1.0
     run_at_full_rate(w, job)
     w.bent_J[job].left = w.submitted_R[w.track_J[job].row].work
     w.bent_J[job].late_s = 0.0
     w.bent_J[job].noted = -1
+    w.bent_J[job].fails_gpu_s = np.inf
+    if w.failure_RX.shape[0] > 0:
+        w.bent_J[job].fails_gpu_s = w.failure_RX[w.track_J[job].row, 1]
 
 
 @kernel(inline=True, allocates=False)
@@ -123,6 +131,9 @@ def begin_life(w: World, job: int, s: int, cap: int) -> None:
     w.shown.life_J[job].gpus = w.shown.life_J[job].own_gpus = outcome.gpus
     w.shown.life_J[job].level = outcome.level
     run_on(w, job, s)
+    if w.failure_RX.shape[0] > 0:
+        drop_end(w, job)
+        push_end(w, job, min(outcome.finish_s, w.shown.life_J[job].until_s))
     if cap > 0:
         change_cap(w, job, s, cap)
 
@@ -242,6 +253,7 @@ def end_stretch(w: World, job: int) -> None:
         w.segment_K[w.bent_J[job].noted].to_s = now
         w.segment_K[w.bent_J[job].noted].units = done
     w.bent_J[job].left = max(0.0, w.bent_J[job].left - done)  # rounding alone takes it below 0
+    w.bent_J[job].fails_gpu_s -= w.outcome_R[w.track_J[job].row].gpus * (now - life.rate_since_s)
     view.job_J[job].work -= done
     view.job_J[job].expected = min(view.job_J[job].expected, view.job_J[job].work)
     view.job_J[job].deadline_s += ran_s
@@ -306,21 +318,34 @@ def begin_stretch(w: World, job: int, s: int, cap: int) -> None:
 @kernel(allocates=False)
 def suspend(w: World, job: int, s: int) -> None:
     """Stops a running job now: it writes its checkpoint and gives its GPUs back, or does so at once (``requeue``)."""
+    freedom = w.shown.freedom_C[w.shown.job_J[job].class_]
+    drop_end(w, job)
+    halt(w, job, s, KILL if freedom.requeue else STOP, freedom.stop_s)
+
+
+@kernel(allocates=False)
+def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
+    """Stops a job that runs, and whose end is no event any more, to be resumed later.
+
+    Args:
+        w: World.
+        job: Job.
+        s: Its site.
+        kind: STOP: it writes its checkpoint first; KILL or CRASH: it gives its GPUs back at once, without one.
+        stop_s: How long it takes to write its checkpoint, s; 0 without one.
+    """
     view, row = w.shown, w.track_J[job].row
     now = view.run_1[0].now_s
     outcome, freedom = w.outcome_R[row], view.freedom_C[view.job_J[job].class_]
     gpus, power_w, first = outcome.gpus, outcome.power_w, view.life_J[job].suspensions == 0
     at_s, unsaved = saved_s(view, job), unsaved_s(view, job)
-    drop_end(w, job)
     read_meters(w, s, now)
     hold_bent(w, job, s, -1)
     end_stretch(w, job)
-    if freedom.requeue:
+    if kind != STOP:
         do_again(w, job, at_s, unsaved)
     run_at_full_rate(w, job)
-    note_segment(
-        w, job, KILL if freedom.requeue else STOP, now, now + freedom.stop_s, freedom.stop_power * power_w, 0.0
-    )
+    note_segment(w, job, kind, now, now + stop_s, freedom.stop_power * power_w if kind == STOP else 0.0, 0.0)
     note_segment(w, job, LOAD, np.nan, np.nan, freedom.load_power * power_w, 0.0)
     note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
     if first:
@@ -332,14 +357,44 @@ def suspend(w: World, job: int, s: int) -> None:
     w.outcome_R[row].finish_s = np.nan
     leave_running(w, job, s)
     w.state_S[s].busy_w -= power_w
-    if freedom.stop_s > 0.0:
+    if stop_s > 0.0:
         hold_overhead(w, s, gpus, freedom.stop_power * power_w)
         view.life_J[job].state = STOPS
         view.life_J[job].since_s = now
-        view.life_J[job].until_s = now + freedom.stop_s
-        push(w, now + freedom.stop_s, STOPPED, view.job_J[job].serial, job)
+        view.life_J[job].until_s = now + stop_s
+        push(w, now + stop_s, STOPPED, view.job_J[job].serial, job)
     else:
         darken(w, job, s)
+
+
+@kernel(allocates=False)
+def fail(w: World, job: int) -> None:
+    """Lets a running job fail now: it is to be resumed from its last checkpoint, or has failed for good.
+
+    The latter by its own fault, or where its hardware has failed more often than it is begun again.
+    """
+    row, s = w.track_J[job].row, w.outcome_R[w.track_J[job].row].site
+    failed = w.shown.life_J[job].failures + 1
+    for_good = fault_s(w, job) <= crash_s(w, job) or failed >= w.failure_RX.shape[1] - 1
+    w.shown.life_J[job].failures = failed
+    if not for_good:
+        halt(w, job, s, CRASH, 0.0)
+        w.bent_J[job].fails_gpu_s = w.failure_RX[row, 1 + failed]
+        return
+    now, gpus, power_w = w.shown.run_1[0].now_s, w.outcome_R[row].gpus, w.outcome_R[row].power_w
+    read_meters(w, s, now)
+    hold_bent(w, job, s, -1)
+    end_stretch(w, job)
+    lose_work(w, job)
+    note_segment(w, job, FAIL, now, now, 0.0, 0.0)
+    leave_running(w, job, s)
+    take_gpus(w, job, s, -gpus)
+    w.state_S[s].busy_w -= power_w
+    if w.state_S[s].taken == 0:
+        w.state_S[s].busy_w = 0.0
+    w.outcome_R[row].status = FAILED
+    w.outcome_R[row].finish_s = now
+    give_slot_back(w, job)
 
 
 @kernel(allocates=False)
@@ -487,8 +542,7 @@ def run_again(w: World, job: int, s: int, power_w: float) -> None:
         begin_stretch(w, job, s, cap)
         return
     hold_bent(w, job, s, 1)
-    ends_s = min(w.outcome_R[w.track_J[job].row].finish_s, w.shown.life_J[job].until_s)
-    push(w, ends_s, FINISH, w.shown.job_J[job].serial, job)
+    push_end(w, job, min(w.outcome_R[w.track_J[job].row].finish_s, w.shown.life_J[job].until_s))
 
 
 @kernel(allocates=False)
@@ -506,11 +560,12 @@ def lose_work(w: World, job: int) -> None:
 
 @kernel(inline=True, allocates=False)
 def drop_end(w: World, job: int) -> None:
-    """Takes the end of a running job, or the lift of its cap, out of the heap."""
+    """Takes the end of a running job, the lift of its cap, or its failure, out of the heap."""
     finish_item = (FINISH << KIND_SHIFT) | (w.shown.job_J[job].serial << SERIAL_SHIFT) | job
     lift_item = finish_item + ((LIFT - FINISH) << KIND_SHIFT)
+    break_item = finish_item + ((BREAK - FINISH) << KIND_SHIFT)
     i = 0
-    while w.heap_E[i].item != finish_item and w.heap_E[i].item != lift_item:
+    while w.heap_E[i].item != finish_item and w.heap_E[i].item != lift_item and w.heap_E[i].item != break_item:
         i += 1
     while i > 0:  # lift it to the top
         parent = (i - 1) >> 1

@@ -47,6 +47,8 @@ LOADED: Final = 7
 """Event: a resumed job has loaded its checkpoint."""
 LIFT: Final = 8
 """Event: a job's slack is used up, and its power cap is lifted."""
+BREAK: Final = 9
+"""Event: a running job fails."""
 TAKEN, JOINED, SENT, STARTED, FREED, DROPPED = 1, 2, 3, 4, 5, 6
 """What an engine that is told from outside notes of a job: it has come in sight, joined a queue, left for a site,
 started, given its GPUs back, or can no longer start in time."""
@@ -110,7 +112,7 @@ ENGINE: Final = np.dtype(
         ("guessed", "i8"),  # 1 where schedulers are told other run times than the true ones
         ("hour_waits", "i8"),  # 1 while the next hour is an event (told)
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
-        ("bends", "i8"),  # 1 where schedulers are asked about running jobs
+        ("bends", "i8"),  # 1 where running jobs may be stopped: schedulers are asked about them, or they fail
         ("tenants", "i8"),  # tenants with quotas; 0 where none are stated
         ("half_life_s", "f8"),  # half-life of past use in fair shares, s; NaN: there are none
         ("segments", "i8"),  # segments noted in World.segment_K
@@ -138,10 +140,11 @@ BENT: Final = np.dtype(
     [
         ("left", "f8"),  # work left when it began to run at its present rate, or when it was suspended
         ("late_s", "f8"),  # lateness that has been paid for
+        ("fails_gpu_s", "f8"),  # GPU-seconds from then on until hardware fails; infinite: it does not
         ("noted", "i8"),  # its last segment in World.segment_K, or -1
     ]
 )
-"""What the engine keeps per job in sight where schedulers are asked about running jobs."""
+"""What the engine keeps per job in sight where running jobs may be stopped."""
 SITE_STATE: Final = np.dtype(
     [
         ("head", "i8"),  # first waiting job, or -1
@@ -207,9 +210,11 @@ class World(NamedTuple):
     caps_SH: F8
     """Capacity curves, GPUs; one unused column without."""
     bent_J: Records
-    """BENT records of the jobs in sight, by slot; one unused record where nobody is asked about running jobs."""
+    """BENT records of the jobs in sight, by slot; one unused record where no running job may be stopped."""
     segment_K: Records
     """SEGMENT records of the jobs that have been suspended or capped, as far as they are noted."""
+    failure_RX: F8
+    """When jobs fail, in the order of arrival: ``JobFailures.table_JX``; no rows where none does."""
     tenant_T: Records
     """TENANT records; one unused record where no tenants are stated."""
 
@@ -228,6 +233,7 @@ WORLD_PARTS: Final = (
     Part("caps_SH", np.float64, ("sites", "cap_hours")),
     Part("bent_J", BENT, ("lives",), moves=True),
     Part("segment_K", SEGMENT, ("segments",), moves=True),
+    Part("failure_RX", np.float64, ("failing_jobs", "failures")),
     Part("tenant_T", TENANT, ("tenants",), moves=True),
 )
 """The arrays of a ``World`` beside view and answers, in its order."""

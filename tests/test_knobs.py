@@ -108,7 +108,7 @@ NOT_TURNED = {
         (
             "Scenario.tenants",
             *(f"Tenants.{name}" for name in ("by", "default", "half_life_h")),
-            *(f"Tenant.{name}" for name in ("gpus", "cohort", "borrow", "lend", "weight", "share")),
+            *(f"Tenant.{name}" for name in ("gpus", "cohort", "borrow", "lend", "weight", "share", "members")),
         ),
         "limits and orders starts where jobs have tenants (tests/engine/test_tenants.py)",
     ),

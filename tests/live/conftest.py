@@ -88,8 +88,13 @@ class Service:
     def set_time(self, seconds):
         self.clock.seconds = seconds
 
-    def submit(self, *requests):
-        return self.store.do(submission([self.checker.row(request) for request in requests]))[0]
+    def submit(self, *requests, owner=""):
+        return self.store.do(submission([self.checker.row(request) for request in requests], owner))[0]
+
+    def owner(self, j):
+        """Who submits a job of the environment: its tenant, where tenants are stated."""
+        tenants = self.environment.tenants
+        return "" if tenants is None else tenants.names[self.environment.tenant_J[j]]
 
     def steps(self):
         sites = range(len(self.controller.setup.sites))
@@ -132,7 +137,7 @@ class Service:
                 return
             self.set_time(time)
             while coming < len(jobs) and jobs.arrival_s_J[coming] <= time:
-                self.submit(self.request(coming))
+                self.submit(self.request(coming), owner=self.owner(coming))
                 coming += 1
             self.steps()
             steps += 1

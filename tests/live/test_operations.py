@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from starlette.testclient import TestClient
 
-from live.callers import JOB, local_client
+from live.callers import JOB, PEER, local_client
+from noonward.live.api.app import make_app
 from noonward.live.api.handlers import Api
 from noonward.live.config import LiveConfig
 from noonward.live.logs import ACCESS, REQUEST, JsonLines, TextLines, configure_logs
@@ -126,6 +128,13 @@ def test_every_answer_has_the_id_of_its_request_and_so_has_its_line(http, logged
     assert lines[0]["who"] == "loopback"
     assert lines[0]["duration_ms"] > 0
     assert REQUEST.get() == ""
+
+
+def test_browsers_are_told_to_stay_with_tls_where_there_is_tls(live):
+    with local_client(live) as plain:
+        assert "strict-transport-security" not in plain.get("/healthz").headers
+    with TestClient(make_app(live.controller), base_url="https://localhost:8470", client=PEER) as secure:
+        assert secure.get("/healthz").headers["strict-transport-security"] == "max-age=31536000"
 
 
 def test_a_defect_is_logged_under_the_id_that_its_sender_is_told(live, logged, monkeypatch):

@@ -247,7 +247,7 @@ def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None
     Exits with 1 if the service reports a problem.
     """
     with open_client(address) as client:
-        service, found = client.service(), client.sites()
+        service, found, tenants = client.service(), client.sites(), client.tenants()
     if json:
         print_answer(service)
     else:
@@ -261,6 +261,10 @@ def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None
         print(
             f"sites:  {len(found)}, {free} of {gpus} GPUs free; {sum(one.waiting for one in found)} jobs waiting there"
         )
+        for one in tenants:
+            average = "" if one.average is None else f", {one.average:.1f} on average"
+            most = f" of {one.gpus}" if one.most == one.gpus else f" of {one.gpus}, with loans {one.most}"
+            print(f"tenant: {one.name} holds {one.used}{most} GPUs{average}; {one.waiting} jobs waiting")
         if service.late_signal_hours:
             print(f"prices: {service.late_signal_hours} zone-hours are not known yet; forecasts replace them")
         _print_problems(service)

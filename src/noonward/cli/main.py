@@ -30,6 +30,7 @@ from noonward.cli import (
     scenario,
     serve,
     simulate,
+    tenants,
     train,
     warmup,
     what_if,
@@ -78,6 +79,7 @@ app.command(name="sensitivity")(what_if.sensitivity)
 app.command(name="when")(when.when)
 app.command(name="event")(flexibility.event)
 app.command(name="flexibility")(flexibility.flexibility)
+app.command(name="tenants")(tenants.tenants)
 app.command(name="import")(import_.import_)
 app.command(name="init")(init.init)
 app.command(name="fit-forecast")(fit_forecast.fit_forecast)

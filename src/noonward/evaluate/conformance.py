@@ -488,7 +488,9 @@ def _other_jobs(environment: Environment) -> tuple[Environment, float]:
     if knowledge is not None:
         traits = JobTraits(key_JL=knowledge.traits.key_JL[left], limit_J=knowledge.traits.limit_J[left])
         knowledge = replace(knowledge, traits=traits, cause_J=knowledge.cause_J[left])
-    return replace(environment, jobs=Jobs(**fewer), knowledge=knowledge), float(jobs.arrival_s_J[first])
+    tenant_J = None if environment.tenant_J is None else environment.tenant_J[left]
+    fewer_jobs = replace(environment, jobs=Jobs(**fewer), knowledge=knowledge, tenant_J=tenant_J)
+    return fewer_jobs, float(jobs.arrival_s_J[first])
 
 
 def _longer_jobs(environment: Environment) -> tuple[Environment, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -278,7 +278,7 @@ def environment_of(
         result_gb=np.array([one.result_gb for one in arrivals]),
     )
     return Environment(
-        **setup.setting(window_s=window_s, drained=drained).stated,
+        **replace(setup.setting(window_s=window_s, drained=drained), tenants=None).stated,  # what ran is only settled
         index=0,
         seed=setup.config.seed,
         jobs=jobs,

@@ -17,6 +17,7 @@ from noonward.live.states import STATE, STATES, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
+from noonward.live.tenants import past_use
 from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S
@@ -79,6 +80,8 @@ class Opening(msgspec.Struct, array_like=True):
     """Jobs in sight, a list of ``Seat`` as MessagePack."""
     fleet: str
     """Names of the fleet, as ``Names.as_text``: what the numbers in the journal from here on mean."""
+    average: list[float] = []
+    """GPUs that tenants have held on average, older use counting less."""
 
 
 class Books:
@@ -278,9 +281,10 @@ class Books:
             asked_s=store.value("asked_s"),
             seats=msgspec.msgpack.encode(seats),
             fleet=self.names.as_text(),
+            average=past_use(store, self.names, float(store.value("asked_s") or 0.0)),
         )
         self._journal.append([OPENED, opening])
-        world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s)
+        restore(world, opening, seats)
         for row in taken:
             if row["state"] not in ("starting", "running"):
                 world.finish(row["serial"], store.now_s())
@@ -307,6 +311,11 @@ def restore_curves(world: World, curves: Mapping[int, bytes]) -> None:
     """Puts capacity curves back as they are stored, by hour since the service's start."""
     if world.curves is not None:
         world.curves.restore({hour: from_bytes(value)["gpus_S"] for hour, value in curves.items()})
+
+
+def restore(world: World, opening: Opening, seats: Sequence[Seat]) -> None:
+    """Puts a service's jobs in sight back as they stood where its books were opened."""
+    world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s, average_T=opening.average)
 
 
 def named(note: Note, names: Names) -> Note:

@@ -13,6 +13,7 @@ from noonward.errors import MissingExtraError, NoonwardError
 from noonward.live.accounts import Savings
 from noonward.live.api.shown import DecisionShown, Event, JobList, JobShown, Problem, ServiceShown, SiteShown, Submitted
 from noonward.live.requests import JobRequest
+from noonward.live.tenants import TenantShown
 from noonward.live.why import Plan, Why
 
 ADDRESS: Final = "http://127.0.0.1:8470"
@@ -130,6 +131,10 @@ class Client:
     def dispatch(self, site: str, on: bool) -> SiteShown:
         """Stops or resumes the hand-over of jobs to a site's cluster."""
         return self._call("PATCH", f"/v1/sites/{site}", SiteShown, json={"dispatch": on})
+
+    def tenants(self) -> list[TenantShown]:
+        """Returns the tenants as they are now; none where the scenario states none."""
+        return self._call("GET", "/v1/tenants", list[TenantShown])
 
     def plans(self) -> list[Plan]:
         """Returns what is expected of every site in the coming 24 hours."""

@@ -42,7 +42,7 @@ def sampler_of(scenario: Scenario, store: Store, history: Path | None) -> Sample
         DataError: The file cannot be read, has no dates or does not fit the fleet.
     """
     if history is None:
-        past = own_past(store, Names.of(scenario.fleet))
+        past = own_past(store, Names.of(scenario.fleet, scenario.tenants))
     else:
         told = scenario.jobs if isinstance(scenario.jobs, JobTable) else JobTable(source="table", path=history)
         past = past_jobs(scenario, told.model_copy(update={"history": history}), store.start)

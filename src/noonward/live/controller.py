@@ -101,7 +101,7 @@ class Controller:
         self._wakes: list[threading.Event] = []
         self._threads: list[threading.Thread] = []
         self._announced = setup.setting(window_s=np.inf, drained=True).withheld
-        self.names = Names.of(setup.scenario.fleet)
+        self.names = Names.of(setup.scenario.fleet, setup.scenario.tenants)
         take_fleet(store, self.names)
         self._store_sites()
         self._clock_problem = ""

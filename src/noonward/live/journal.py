@@ -12,7 +12,7 @@ import msgspec
 
 from noonward.arrays import F8
 from noonward.errors import NoonwardError, ScenarioError
-from noonward.live.books import OPENED, Opening, named, restore_curves
+from noonward.live.books import OPENED, Opening, named, restore, restore_curves
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.names import Names
 from noonward.live.setup import Setup
@@ -79,7 +79,7 @@ def replay_journal(setup: Setup, store: Store) -> Replayed:
     world, compared, policies = None, 0, []
     recorded: Iterator[Note] = iter(())
     since_s, began = 0.0, False
-    names = Names.of(setup.scenario.fleet)
+    names = Names.of(setup.scenario.fleet, setup.scenario.tenants)
     known = _signals(setup, store)
     for row in store.read("SELECT opened_s, after_event, inputs FROM journal ORDER BY id"):
         for what, *how in msgspec.msgpack.decode(row["inputs"]):
@@ -174,5 +174,5 @@ def _opened(setup: Setup, known: _Known | None, before: World | None, opening: O
     scheduler.load_state(from_bytes(opening.state))
     restore_curves(world, opening.curves)
     seats = msgspec.msgpack.decode(opening.seats, type=list[Seat])
-    world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s)
+    restore(world, opening, seats)
     return world

@@ -16,6 +16,7 @@ from noonward.live.store.schema import IS_OPEN
 from noonward.live.store.store import Store
 from noonward.live.world.seats import Arrival
 from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.tenant import Tenants
 
 
 def told_of(row: Row) -> tuple[float, ...]:
@@ -38,16 +39,18 @@ class Names:
         sites: Sites.
         classes: Classes of jobs.
         ingress: Ingress points.
+        tenants: Tenants; None where none are stated.
     """
 
     sites: tuple[str, ...]
     classes: tuple[str, ...]
     ingress: tuple[str, ...]
+    tenants: Tenants | None = None
 
     @classmethod
-    def of(cls, fleet: Fleet) -> Self:
-        """Returns the names of a fleet."""
-        return cls(fleet.site_names, fleet.classes, tuple(point.name for point in fleet.ingress_points))
+    def of(cls, fleet: Fleet, tenants: Tenants | None = None) -> Self:
+        """Returns the names of a fleet and of its tenants."""
+        return cls(fleet.site_names, fleet.classes, tuple(point.name for point in fleet.ingress_points), tenants)
 
     def site(self, name: str | None) -> int:
         """Returns the number of a site; -1 for none, and for one that the fleet does not have."""
@@ -76,11 +79,17 @@ class Names:
             pinned=self.site(row["pinned"]),
             vetoed=frozenset(self.site(name) for name in _names.decode(row["vetoed"]) if name in self.sites),
             told=told_of(row),
+            tenant=self.tenant(row["run_by"]),
         )
+
+    def tenant(self, user: str) -> int:
+        """Returns the number of a user's tenant; 0 where no tenants are stated."""
+        return 0 if self.tenants is None else self.tenants.index(user or None)
 
     def as_text(self) -> str:
         """Returns the names as text, equal for fleets whose numbers mean the same."""
-        return json.dumps([self.sites, self.classes, self.ingress])
+        tenants = [] if self.tenants is None else [self.tenants.names]
+        return json.dumps([self.sites, self.classes, self.ingress, *tenants])
 
 
 def take_fleet(store: Store, names: Names) -> None:

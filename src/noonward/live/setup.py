@@ -22,6 +22,7 @@ from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.grid.sources import SignalSource, source_of
 from noonward.live.known_jobs import KnownJobs, StatedTimes, known_jobs
 from noonward.live.store.store import Store
+from noonward.live.tenants import require_default
 from noonward.live.tokens import is_loopback
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
 from noonward.model.cluster.setting import FORECAST_H, Setting
@@ -63,7 +64,8 @@ class Setup:
             shadow: Run nothing: every site gets the executor ``model``, or one that watches its Slurm cluster.
 
         Raises:
-            ScenarioError: Generated signals are asked for beside clusters that run jobs, or the network queues.
+            ScenarioError: Generated signals are asked for beside clusters that run jobs, the network queues, or tenants
+                are stated without a default.
             FileError: A publisher's key cannot be read.
             ClusterError: A cluster's commands are missing.
         """
@@ -72,6 +74,7 @@ class Setup:
                 f"scenario {scenario.name!r} has network.queued, a model of links that a live service does not keep; "
                 "leave it out of the scenario"
             )
+        require_default(scenario)
         real = [name for name, site in config.sites.items() if site.executor not in OWN_MACHINE]
         drawn = isinstance(scenario.signals, GeneratedSignals) and not config.signals
         if real and not shadow and drawn:

@@ -61,6 +61,7 @@ Reason = Literal[
     "transfer",
     "site",
     "plan",
+    "quota",
     "queue",
     "gpus",
     "policy",
@@ -74,6 +75,7 @@ IN_WORDS: Final[dict[Reason, str]] = {
     "queue": "jobs ahead of them",
     "policy": "a better hour: the policy defers them",
     "plan": "the capacity plan",
+    "quota": "their tenant's quota",
     "transfer": "their transfer",
     "release": "a release: they are held",
     "question": "the next decision",
@@ -268,6 +270,11 @@ def _waits_for(controller: Controller, seat: Seat | None, row: Row, mask_A: Any)
         return "site", "a site that may take it", None
     if world.brief.protocol == "on-arrival" or not mask_A[1 + seat.site]:
         site, free = world.brief.sites[seat.site], int(world.view.site_S["free"][seat.site])
+        if free >= seat.about.gpus_min > world.engine.quota_room(seat.slot):
+            tenants = world.brief.tenants
+            tenant = "" if tenants is None else f" {tenants.names[seat.about.tenant]!r}"
+            left = world.engine.quota_room(seat.slot)
+            return "quota", f"the quota of tenant{tenant}: it may take {left} more GPUs now", None
         if free >= seat.about.gpus_min > world.engine.room(seat.site):
             words = f"the capacity curve of {site}: this hour it leaves no {seat.about.gpus_min} GPUs to start"
             return "plan", words, None

@@ -18,6 +18,7 @@ from noonward.engine.cluster.kernels.told import (
     MASK,
     NO_HOUR,
     QUEUE,
+    QUOTA,
     ROOM,
     ROUTE,
     SHOW_FREE,
@@ -69,6 +70,8 @@ class Standing(NamedTuple):
     """Earliest start that was asked for, s."""
     held: bool
     """Whether an operator holds it."""
+    tenant: int = 0
+    """Whose it is, where tenants are stated."""
 
 
 class ToldEngine(SteppedEngine):
@@ -112,6 +115,16 @@ class ToldEngine(SteppedEngine):
         """Takes an array of capacity curves, which the scheduler sets, in the place of the last one."""
         if self.world.caps_SH is not limit_SH:
             self.world = self.world._replace(caps_SH=limit_SH, answers=self.answers._replace(limit_SH=limit_SH))
+
+    def remember_use(self, average_T: F8) -> None:
+        """Sets what each tenant has held on average up to now, older use counting less (``Tenants.half_life_h``)."""
+        self.world.tenant_T["average"], self.world.tenant_T["average_s"] = average_T, self.now_s
+
+    def quota_room(self, slot: int) -> int:
+        """Returns how many GPUs the tenant of a job in sight may take now; GPUs of all sites where none is stated."""
+        if not self.world.engine_1["tenants"][0]:
+            return int(self.view.site_S["gpus"].sum())
+        return self._tell(QUOTA, job=slot)
 
     # What is told.
 
@@ -181,6 +194,7 @@ class ToldEngine(SteppedEngine):
         track_J["row"][slot_K] = slot_K
         track_J["earliest_s"][slot_K] = [one.earliest_s for one in standing]
         track_J["held"][slot_K] = [one.held for one in standing]
+        track_J["tenant"][slot_K] = [one.tenant for one in standing]
         self._make_room()
         for one in standing:
             status, site = one.outcome["status"], int(one.outcome["site"])

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +31,7 @@ from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker
 from noonward.live.store.database import Connection, StoreError
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.store.submit import KeyConflictError, submission
+from noonward.live.tenants import Limit, limit_of, tenants_shown
 from noonward.live.tokens import Holder, Scope
 from noonward.live.why import plans, why
 from noonward.schedule.policies import default_registry
@@ -91,6 +92,7 @@ class Api:
             controller.setup.config.largest_gang,
             [agent.executor.takes for agent in controller.agents],
         )
+        self.tenants = controller.setup.scenario.tenants
         self.shower = shown.Shower(fleet.site_names, controller.time_of)
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
@@ -123,6 +125,7 @@ class Api:
             route("/v1/jobs/{job:job}/release", "submit", self.release, "POST"),
             route("/v1/sites", "read", self.sites),
             route("/v1/sites/{site}", "admin", self.change_site, "PATCH"),
+            route("/v1/tenants", "read", self.tenant_list),
             route("/v1/plans", "read", self.plans),
             route("/v1/savings", "read", self.savings),
             route("/v1/decisions", "read", self.decisions),
@@ -164,8 +167,11 @@ class Api:
             many = _with_keys(many, key)
         many = expanded(many)
         self.guard.charge_jobs(holder, len(many))
+        limit = limit_of(self.tenants, holder.name)
         rows = await self._checked(many)
-        ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name)))
+        self.check_gangs(limit, rows)
+        check = None if limit is None else limit.check_waiting
+        ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name, check)))
         self.controller.decide_wake.set()
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
 
@@ -177,6 +183,12 @@ class Api:
                 await asyncio.sleep(0)
             rows += [self.checker.row(one) for one in many[first : first + AT_ONCE]]
         return rows
+
+    def check_gangs(self, limit: Limit | None, rows: Iterable[JobRow]) -> None:
+        """Raises DataError where a job has a larger gang than its submitter's tenant may have."""
+        if limit is not None:
+            for row in rows:
+                limit.check_gang(row.name, row.gpus_min, row.gpus_max)
 
     async def jobs(self, request: Request, holder: Holder) -> Response:
         """Lists jobs, newest first."""
@@ -321,6 +333,10 @@ class Api:
         if isinstance(change.dispatch, bool):
             operator.set_dispatch(self.controller, site, change.dispatch, who)
             operator.audit(self.controller, who, "dispatch on" if change.dispatch else "dispatch off", site)
+
+    async def tenant_list(self, request: Request, holder: Holder) -> Response:
+        """Lists the tenants: what each may hold, holds and has waiting."""
+        return answer(await run_in_threadpool(tenants_shown, self.store, self.controller.world, self.tenants))
 
     async def plans(self, request: Request, holder: Holder) -> Response:
         """Shows what is expected of every site in the coming 24 hours."""

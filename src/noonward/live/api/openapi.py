@@ -11,6 +11,7 @@ from noonward import __version__
 from noonward.live.accounts import Savings
 from noonward.live.api import shown
 from noonward.live.requests import JobRequest
+from noonward.live.tenants import TenantShown
 from noonward.live.why import Plan, Why
 
 _NUMBER: Final = {"type": "integer", "minimum": 0}
@@ -32,6 +33,7 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
     ("get", "/v1/sites", "List the sites", None, list[shown.SiteShown], (200, 503), ()),
     ("patch", "/v1/sites/{site}", "Drain a site, switch dispatch to it", shown.SiteChange, shown.SiteShown,
      (200, 400, 404, 408, 413, 415, 422, 503), ()),
+    ("get", "/v1/tenants", "List the tenants: quotas, use, waiting jobs", None, list[TenantShown], (200, 503), ()),
     ("get", "/v1/plans", "What is expected of the coming hours", None, list[Plan], (200, 503), ()),
     ("get", "/v1/savings", "What was saved against the reference policy", None, Savings, (200, 404, 422, 503),
      (("days", {"type": "integer", "minimum": 1, "maximum": 31}),)),

@@ -17,6 +17,10 @@ BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds of the buckets of durations, s."""
 
 
+ONLY_TLS: Final = (b"strict-transport-security", b"max-age=31536000")
+"""Header of answers over TLS: browsers use TLS alone for this host from then on, for a year."""
+
+
 class RequestCounts:
     """Requests that were answered, since the service started.
 
@@ -65,7 +69,8 @@ class Watched:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], (HEADER.encode(), name.encode())]}
+                own = [(HEADER.encode(), name.encode()), *([ONLY_TLS] if scope["scheme"] == "https" else [])]
+                message = {**message, "headers": [*message["headers"], *own]}
             await send(message)
 
         try:

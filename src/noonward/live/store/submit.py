@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from noonward.errors import DataError
 from noonward.live.requests import JobRow
@@ -24,12 +24,15 @@ class KeyConflictError(DataError):
     """An idempotency key was used before, for another job."""
 
 
-def submission(rows: Sequence[JobRow], owner: str = "") -> Change[tuple[list[int], int]]:
+def submission(
+    rows: Sequence[JobRow], owner: str = "", check: Callable[[Connection, int], None] | None = None
+) -> Change[tuple[list[int], int]]:
     """Returns a change that stores jobs, all or none.
 
     Args:
         rows: Checked jobs.
         owner: Name of who submits them: with its token they can be changed; empty: nobody's but administrators'.
+        check: Called with the connection and the number of new jobs once they are stored; what it raises undoes it.
 
     Returns:
         A change that returns the number of each job, and how many are new: a job whose key is known already keeps its
@@ -53,6 +56,8 @@ def submission(rows: Sequence[JobRow], owner: str = "") -> Change[tuple[list[int
             ],
         )  # fmt: skip
         new = stored.rowcount
+        if check is not None:
+            check(connection, new)
         store_needs(connection, [(first + i, row.after) for i, row in enumerate(rows) if row.after])
         connection.execute(_EVENT, (json.dumps({"by": owner} if owner else {}), first, first + len(rows)))
         if new == len(rows):

@@ -20,6 +20,7 @@ from noonward.live.api.guard import RefusedError, body_of
 from noonward.live.api.handlers import refusal
 from noonward.live.requests import JobRequest
 from noonward.live.store.submit import submission
+from noonward.live.tenants import limit_of
 from noonward.live.tokens import Scope
 from noonward.live.web.html import HEADERS, SAID
 from noonward.live.web.pages import Pages
@@ -123,8 +124,11 @@ class Forms:
     async def submit(self, request: Request, visitor: Visitor, fields: dict[str, str]) -> Response:
         """Submits a job; one that is not valid is shown again with what is wrong."""
         try:
-            row = self.api.checker.row(_job_of(fields))
-            ids, new = await run_in_threadpool(self.api.store.do, submission([row], visitor.holder.name))
+            row, who = self.api.checker.row(_job_of(fields)), visitor.holder.name
+            limit = limit_of(self.api.tenants, who)
+            self.api.check_gangs(limit, [row])
+            check = None if limit is None else limit.check_waiting
+            ids, new = await run_in_threadpool(self.api.store.do, submission([row], who, check))
         except NoonwardError as error:
             known = refusal(error)
             status = 422 if known is None else known.status

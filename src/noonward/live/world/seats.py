@@ -34,6 +34,8 @@ class Arrival(NamedTuple):
     told: tuple[float, ...] = ()
     """What the scheduler is told of its work, units: the mean; the work in all when it arrives, and then each time it
     has outlived what was told (as ``model.cluster.jobs.TOLD``). Empty: it is told the work that was stated."""
+    tenant: int = 0
+    """Whose it is, by number; 0 where no tenants are stated."""
 
     @property
     def expected(self) -> float:

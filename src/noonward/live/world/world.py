@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,10 +109,10 @@ class World:
         for one in arrivals:
             if (one.job, one.attempt) in added:
                 continue
-            self._told("arrive", *one[:-2], sorted(one.vetoed), list(one.told))
+            self._told("arrive", *one[:-3], sorted(one.vetoed), list(one.told), one.tenant)
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
-            self.engine.arrive(serial, held=one.held, **one.columns())
+            self.engine.arrive(serial, held=one.held, tenant=one.tenant, **one.columns())
 
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
@@ -168,8 +168,9 @@ class World:
     def again(self, what: str, *how: Any) -> None:
         """Repeats what a journal says was told."""
         if what == "arrive":
-            *columns, vetoed, told = how if len(how) == len(Arrival._fields) else (*how, ())
-            self.arrive([Arrival._make([*columns, frozenset(vetoed), tuple(told)])])
+            since = Arrival._fields[len(how) :]  # fields that journals of then have not
+            one = Arrival._make([*how, *(Arrival._field_defaults[name] for name in since)])
+            self.arrive([one._replace(vetoed=frozenset(one.vetoed), told=tuple(one.told))])
         else:
             getattr(self, {"run": "run_to"}.get(what, what))(*how)
 
@@ -463,7 +464,15 @@ class World:
 
     # Restart.
 
-    def restore(self, seats: Iterable[Seat], *, serial: int, place: int, now_s: float | None) -> None:
+    def restore(
+        self,
+        seats: Iterable[Seat],
+        *,
+        serial: int,
+        place: int,
+        now_s: float | None,
+        average_T: Sequence[float] = (),
+    ) -> None:
         """Puts jobs in sight back as they were stored.
 
         Args:
@@ -471,6 +480,7 @@ class World:
             serial: Next number of an arrival.
             place: Next place in the order of joining queues.
             now_s: Time up to which events were taken, s; None if the service is new.
+            average_T: GPUs that tenants have held on average, older use counting less; empty: without fair shares.
         """
         self.serial, self.place = serial, place
         if now_s is not None:
@@ -485,12 +495,17 @@ class World:
                 "status": status, "site": seat.site, "gpus": seat.gpus, "level": seat.level, "moves": seat.moves,
                 "reach_s": seat.reach_s or 0.0,
             }  # fmt: skip
-            standing.append(Standing(seat.serial, seat.slot, seat.about.columns(), outcome, seat.earliest_s, seat.held))
+            about = seat.about
+            standing.append(
+                Standing(seat.serial, seat.slot, about.columns(), outcome, seat.earliest_s, seat.held, about.tenant)
+            )
             if status == PLANNED:
                 self.unrouted[seat.serial] = None
             elif status == QUEUED and not self._each_slot:
                 queued.append(seat)
         self.engine.resume(standing)
+        if average_T:
+            self.engine.remember_use(np.array(average_T))
         for seat in queued:
             latest = latest_s(self.view, seat.slot, seat.site)
             if np.isfinite(latest):

@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from noonward.arrays import I8, Records
 from noonward.errors import ScenarioError, nearest
+from noonward.model.cluster.fleet import refuse_repeats
 from noonward.model.spec import MOST, Count, Gang, NonNegative, Positive, Slug, Spec, without_defaults
 from noonward.units import HOUR_S
 
@@ -56,6 +57,8 @@ class Tenant(Spec):
     """Most GPUs of its guarantee that others may borrow; none: all that it does not use."""
     weight: Positive = 1.0
     """Weight of its fair share: twice the weight is entitled to twice the GPUs (with ``tenants.half_life_h``)."""
+    members: tuple[str, ...] = ()
+    """Further names that count for it: users (with ``by: user``), and at a live service holders of tokens."""
     share: NonNegative = 1.0
     """Relative amount of the jobs that are its own, where jobs are generated."""
     gang_max: Gang | None = None
@@ -80,7 +83,8 @@ class Tenants(Spec):
     of: dict[Slug, Tenant] = Field(min_length=1)
     """Tenants by name."""
     by: Literal["team", "user"] = "team"
-    """Column of a job table that names a job's tenant. A live service takes it from the submitter's token."""
+    """Column of a job table that names a job's tenant. A live service takes the name of the submitter's token, in
+    shadow the user at the cluster."""
     default: str | None = None
     """Tenant of jobs that name no tenant of these; none: such a job is an error."""
     half_life_h: NonNegative | None = None
@@ -89,6 +93,7 @@ class Tenants(Spec):
 
     @model_validator(mode="after")
     def _names(self) -> Self:
+        refuse_repeats("tenant or member", [*self.of, *(name for each in self.of.values() for name in each.members)])
         if self.default is not None and self.default not in self.of:
             raise ValueError(f"default names the unknown tenant {self.default!r}; {nearest(self.default, self.of)}")
         if sum(tenant.share for tenant in self.of.values()) <= 0:
@@ -101,7 +106,7 @@ class Tenants(Spec):
         return tuple(self.of)
 
     def index(self, name: str | None, whose: str = "a job") -> int:
-        """Returns the position of the tenant of a name; of the default where it is no tenant's.
+        """Returns the position of the tenant of a name, its own or a member's; of the default where it is neither.
 
         Args:
             name: Name that a job states, or None.
@@ -110,8 +115,9 @@ class Tenants(Spec):
         Raises:
             ScenarioError: It is no tenant's, and there is no default.
         """
-        if name in self.of:
-            return self.names.index(str(name))
+        for t, (tenant, stated) in enumerate(self.of.items()):
+            if name == tenant or name in stated.members:
+                return t
         if self.default is None:
             said = f"names no {self.by}" if name is None else f"is of the unknown tenant {name!r}"
             raise ScenarioError(

@@ -22,11 +22,13 @@ from noonward.engine.cluster.kernels.physics import (
     show_free,
     take_gpus,
 )
+from noonward.engine.cluster.kernels.tenants import quota_room
 from noonward.engine.cluster.kernels.world import WAITING, world_at
 
 EVENT_AT: Final = 16
 """Adds EVENT_AT + an event's kind: a finish, a reach or a deadline of the job, at a time."""
 WITHDRAW, ROUTE, SHOW_FREE, QUEUE, TAKE, ROOM, HEAD_FITS, MASK, AWAIT_HOUR, NO_HOUR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+QUOTA: Final = 11
 """Other things that ``tell`` does."""
 
 
@@ -40,13 +42,13 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
             again. SHOW_FREE: GPUs were taken, withheld or given back at the site. QUEUE: the job waits there. TAKE: it
             runs there. ROOM: how many GPUs may start there. HEAD_FITS: whether the first job of the queue could start.
             MASK: shows what the asker may do. AWAIT_HOUR: looks at the queue when the next hour begins, if it must.
-            NO_HOUR: takes the turn of the hour, which comes next, back.
+            NO_HOUR: takes the turn of the hour, which comes next, back. QUOTA: how many GPUs the job's tenant may take.
         job: Slot of the job.
         s: Site, or asker of MASK (-1: the dispatcher).
         time: Time of an event, s.
 
     Returns:
-        ROUTE: kind of the question, or 0 where the job was given up. ROOM: GPUs. HEAD_FITS: 0 or 1.
+        ROUTE: kind of the question, or 0 where the job was given up. ROOM, QUOTA: GPUs. HEAD_FITS: 0 or 1.
         Else 0.
     """
     w = world_at(place)
@@ -77,6 +79,8 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
             fill_route_mask(w.shown, job)
         else:
             fill_mask(w.shown, job, s, room_for(w, job, s))
+    elif what == QUOTA:
+        return quota_room(w, w.track_J[job].tenant)
     elif what == AWAIT_HOUR:
         await_hour(w, s)
     else:

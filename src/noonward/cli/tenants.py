@@ -1,0 +1,90 @@
+"""``noonward tenants``: what tenants' quotas cost, and a ledger per tenant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noonward.cli.option_groups import option_groups
+from noonward.cli.options import (
+    Environments,
+    Json,
+    Out,
+    Seed,
+    command_line,
+    executor_of,
+    open_scenario,
+    policy_list,
+    print_text_table,
+    progress_bar,
+    require_cluster,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from noonward.model.cluster.scenario import Scenario
+    from noonward.runtime.executor import Executor
+
+
+@option_groups(scenario=open_scenario, executors=executor_of)
+def tenants(
+    *,
+    policy: Annotated[
+        str | None,
+        typer.Option(autocompletion=policy_list, help="Policy that runs the fleet. [default: the scenario's baseline]"),
+    ] = None,
+    one_more: Annotated[
+        bool, typer.Option("--one-more", help="Also show what one more guaranteed GPU is worth, per tenant.")
+    ] = False,
+    environments: Environments = 4,
+    seed: Seed = 0,
+    scenario: Scenario,
+    out: Out = Path("runs"),
+    executors: AbstractContextManager[Executor],
+    json: Json = False,
+) -> None:
+    """Show what tenants' quotas cost.
+
+    Runs one policy with the scenario's quotas and without any, on the same jobs, and shows the
+    difference and a ledger per tenant.
+    """
+    from noonward.errors import ScenarioError
+    from noonward.evaluate.metrics import to_json
+    from noonward.evaluate.report.page import write_tables
+    from noonward.evaluate.tenants import ledger_table, price_table, stated_tenants, study_tenants
+
+    require_cluster(scenario, "tenants")
+    names = stated_tenants(scenario).names
+    chosen = policy or scenario.reference_policy
+    if chosen is None:
+        raise ScenarioError(f"scenario {scenario.name!r} names no baseline; choose a policy with --policy")
+    runs = environments * (2 + len(names) * one_more)
+    with executors as executor, progress_bar(runs, "tenants") as step:
+        study = study_tenants(
+            scenario,
+            chosen,
+            environments=environments,
+            seed=seed,
+            one_more=one_more,
+            executor=executor,
+            progress=step,
+        )
+    tables = [price_table(study), ledger_table(study)]
+    report = write_tables(
+        f"Tenants of {scenario.name}",
+        f"Policy {chosen}, seed {seed}, environments: {environments}.",
+        tables,
+        [],
+        out / f"tenants-{scenario.name}-seed{seed}" / "report.html",
+        command=command_line(),
+    )
+    if json:
+        more = {"scenario": scenario.name, "policy": chosen, "seed": seed, "environments": environments}
+        print(to_json(study.metrics(), **more, report=str(report)))
+        return
+    for table in tables:
+        print_text_table(table)
+    print(f"report:  {report}")

@@ -1,0 +1,288 @@
+"""What tenants' quotas and fair shares cost: the same policy with and without them, and a ledger per tenant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from noonward.arrays import F8, I8
+from noonward.engine.run import run
+from noonward.errors import ScenarioError
+from noonward.evaluate.answer import bill_usd, interval
+from noonward.evaluate.metrics import Metric
+from noonward.evaluate.statistics import Estimate, mean, ratio
+from noonward.evaluate.table import UNDEFINED, TextTable
+from noonward.ledger.ledger import settle
+from noonward.ledger.record import job_table
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import Scenario
+from noonward.model.cluster.tenant import Tenants
+from noonward.runtime.executor import Executor, PlainSpec, Progress, map_runs
+from noonward.runtime.runs import environment_of
+from noonward.schedule.policies import make_scheduler
+from noonward.units import HOUR_S
+
+if TYPE_CHECKING:
+    import polars as pl
+
+STATED: Final = "stated"
+"""The run under the quotas that the scenario states."""
+NONE: Final = "none"
+"""The run in which jobs are nobody's."""
+LINES: Final = ("jobs", "done", "late", "waited_h", "gpu_hours", "kwh", "usd", "kg")
+"""Lines of a tenant's ledger: jobs, those done, those that started late or never, hours waited by those that started
+(summed), GPU-hours, and the energy, cost and emissions of its jobs' runs and journeys. Free GPUs are nobody's."""
+
+
+@dataclass(frozen=True)
+class TenantRun(PlainSpec):
+    """A spec: one policy in one environment, under some quotas.
+
+    Attributes:
+        scenario: Scenario with ``tenants``.
+        policy: Policy.
+        index: Number of the environment.
+        seed: Seed.
+        way: STATED, NONE, or the name of a tenant that is guaranteed one GPU more.
+    """
+
+    scenario: Scenario
+    policy: str
+    index: int
+    seed: int
+    way: str
+
+    @property
+    def label(self) -> str:
+        """Which run."""
+        return f"{self.policy}, environment {self.index}, quotas: {self.way}"
+
+    def run(self) -> TenantLedger:
+        """Returns what the run came to."""
+        environment = environment_of(self.scenario, self.index, self.seed)
+        return ledger_of(under(environment, self.way), environment, self.policy, self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantLedger:
+    """What a run came to, in all and per tenant.
+
+    Attributes:
+        utility_usd: Utility, USD; NaN without economics.
+        bill_usd: Cost of energy and transfers with that of emissions, USD; NaN without economics.
+        line_TL: Lines of ``LINES`` per tenant.
+    """
+
+    utility_usd: float
+    bill_usd: float
+    line_TL: F8
+
+
+def under(environment: Environment, way: str) -> Environment:
+    """Returns an environment under other quotas: none, or those stated with one GPU more for a tenant."""
+    tenants = environment.tenants
+    assert tenants is not None, "require_tenants has been asked"
+    if way == NONE:
+        return replace(environment, tenants=None, tenant_J=None)
+    if way == STATED:
+        return environment
+    more = tenants.of[way].model_copy(update={"gpus": tenants.of[way].gpus + 1})
+    return replace(environment, tenants=tenants.model_copy(update={"of": {**tenants.of, way: more}}))
+
+
+def ledger_of(played: Environment, stated: Environment, policy: str, seed: int) -> TenantLedger:
+    """Returns what a policy comes to in an environment, by the tenants of the one as stated."""
+    assert stated.tenants is not None, "require_tenants has been asked"
+    assert stated.tenant_J is not None, "tenants and those of jobs go together"
+    outcome = run(played, make_scheduler(policy), seed=seed)
+    ledger = settle(outcome)
+    return TenantLedger(
+        utility_usd=ledger.utility_usd,
+        bill_usd=bill_usd(ledger),
+        line_TL=_lines(job_table(outcome), stated.tenant_J, stated.tenants),
+    )
+
+
+def _lines(jobs: pl.DataFrame, tenant_J: I8, tenants: Tenants) -> F8:
+    """Returns the lines of the tenants' ledgers out of a table of jobs."""
+    started_J = np.isfinite(jobs["start_s"].to_numpy())
+    wait_h_J = np.where(started_J, (jobs["start_s"] - jobs["arrival_s"]).to_numpy() / HOUR_S, 0.0)
+    in_time_J = started_J & (wait_h_J * HOUR_S <= jobs["slack_s"].to_numpy() + 1e-6)
+    ran_h_J = np.where(started_J, (jobs["finish_s"] - jobs["start_s"]).to_numpy() / HOUR_S, 0.0)
+    sums = {
+        "jobs": np.ones(len(tenant_J)),
+        "done": (jobs["status"] == "done").to_numpy(),
+        "late": ~in_time_J,
+        "waited_h": wait_h_J,
+        "gpu_hours": ran_h_J * jobs["gpus"].to_numpy(),
+        "kwh": jobs["energy_kwh"].to_numpy(),
+        "usd": (jobs["energy_usd"] + jobs["move_usd"] + jobs["result_usd"]).to_numpy(),
+        "kg": (jobs["carbon_kg"] + jobs["move_kg"] + jobs["result_kg"]).to_numpy(),
+    }
+    count = len(tenants.names)
+    return np.stack([np.bincount(tenant_J, sums[line], count) for line in LINES], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantStudy:
+    """What quotas cost, over environments.
+
+    Attributes:
+        scenario: Scenario.
+        policy: Policy.
+        seed: Seed.
+        found: Ledgers per way (STATED, NONE, names of tenants with one GPU more), one per environment.
+    """
+
+    scenario: Scenario
+    policy: str
+    seed: int
+    found: dict[str, list[TenantLedger]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the tenants."""
+        return stated_tenants(self.scenario).names
+
+    def worth_usd(self, way: str) -> Estimate:
+        """Returns the utility of a way less that under the quotas as stated, paired."""
+        return mean(self._utility_E(way) - self._utility_E(STATED))
+
+    def _utility_E(self, way: str) -> F8:
+        return np.array([each.utility_usd for each in self.found[way]])
+
+    def total_E(self, way: str, line: str) -> F8:
+        """Returns a line over all tenants, per environment."""
+        return np.array([each.line_TL[:, LINES.index(line)].sum() for each in self.found[way]])
+
+    def line_E(self, way: str, tenant: str, line: str) -> F8:
+        """Returns a tenant's line, per environment."""
+        t = self.names.index(tenant)
+        return np.array([each.line_TL[t, LINES.index(line)] for each in self.found[way]])
+
+    def wait_h(self, way: str, tenant: str) -> Estimate:
+        """Returns the mean wait of a tenant's jobs, over all that it submitted, h."""
+        return ratio(self.line_E(way, tenant, "waited_h"), self.line_E(way, tenant, "jobs"))
+
+    def metrics(self) -> list[Metric]:
+        """Returns the figures of both tables."""
+        out = [Metric.of(f"utility_usd/{way}", mean(self._utility_E(way)), "USD") for way in (STATED, NONE)]
+        out.append(Metric.of("price_of_quotas_usd", self.worth_usd(NONE), "USD"))
+        for tenant in self.names:
+            for line, unit in zip(LINES, ("jobs", "jobs", "jobs", "h", "GPU-h", "kWh", "USD", "kg"), strict=True):
+                out.append(Metric.of(f"{line}/{tenant}", mean(self.line_E(STATED, tenant, line)), unit))
+            out += [Metric.of(f"mean_wait_h/{tenant}@{way}", self.wait_h(way, tenant), "h") for way in (STATED, NONE)]
+            if tenant in self.found:
+                out.append(Metric.of(f"one_more_gpu_usd/{tenant}", self.worth_usd(tenant), "USD"))
+        return out
+
+
+def stated_tenants(scenario: object) -> Tenants:
+    """Returns the tenants that a scenario states.
+
+    Raises:
+        ScenarioError: It is of another kind, or states none.
+    """
+    if not isinstance(scenario, Scenario) or scenario.tenants is None:
+        name = getattr(scenario, "name", scenario)
+        raise ScenarioError(
+            f"scenario {name!r} states no tenants; give it tenants: {{of: {{NAME: {{gpus: N}}}}}} (docs/tenants.md)"
+        )
+    return scenario.tenants
+
+
+def study_tenants(
+    scenario: Scenario,
+    policy: str,
+    *,
+    environments: int,
+    seed: int = 0,
+    one_more: bool = False,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> TenantStudy:
+    """Runs a policy with and without the quotas of a scenario, in the same environments.
+
+    Args:
+        scenario: Scenario with ``tenants``.
+        policy: Policy.
+        environments: Number of environments, at least 1.
+        seed: Seed.
+        one_more: Run also with one more guaranteed GPU for each tenant in turn.
+        executor: Where runs are carried out.
+        progress: Called once per run.
+
+    Raises:
+        ScenarioError: The scenario states no tenants, or scenario and policy do not fit.
+    """
+    ways = [STATED, NONE, *(stated_tenants(scenario).names if one_more else ())]
+    specs = [TenantRun(scenario, policy, index, seed, way) for way in ways for index in range(environments)]
+    found = map_runs(specs, executor, progress)
+    by_way = {way: found[k * environments : (k + 1) * environments] for k, way in enumerate(ways)}
+    return TenantStudy(scenario=scenario, policy=policy, seed=seed, found=by_way)
+
+
+def price_table(study: TenantStudy) -> TextTable:
+    """Returns the table of what quotas cost: the same policy with and without them."""
+    rows = []
+    sums = [("jobs done", "done", 0), ("jobs late or never started", "late", 0), ("GPU-hours run", "gpu_hours", 1)]
+    values: list[tuple[str, dict[str, F8], int]] = [
+        (title, {way: study.total_E(way, line) for way in (STATED, NONE)}, digits) for title, line, digits in sums
+    ]
+    waits = {way: study.total_E(way, "waited_h") / study.total_E(way, "jobs") for way in (STATED, NONE)}
+    values.append(("mean wait, h", waits, 2))
+    for title, name in (("bill, USD", "bill_usd"), ("utility, USD", "utility_usd")):
+        values.append((title, {w: np.array([getattr(e, name) for e in study.found[w]]) for w in (STATED, NONE)}, 2))
+    for title, by_way, digits in values:
+        cells = [_cell(mean(by_way[STATED]), digits), _cell(mean(by_way[NONE]), digits)]
+        rows.append((title, *cells, _cell(mean(by_way[STATED] - by_way[NONE]), digits)))
+    count = len(study.found[STATED])
+    return TextTable(
+        title=f"{study.scenario.name}: what the quotas change, {study.policy}, {count} environment{'s' * (count != 1)}",
+        header=("", "With quotas", "Without", "Difference"),
+        rows=tuple(rows),
+        caption="The same policy on the same jobs; 95% intervals over environments, of paired differences in the last.",
+    )
+
+
+def ledger_table(study: TenantStudy) -> TextTable:
+    """Returns the ledgers of the tenants under the quotas as stated."""
+    tenants = stated_tenants(study.scenario)
+    most_T = tenants.most_gpus_T().tolist()
+    one_more = any(name in study.found for name in study.names)
+    rows = []
+    for tenant, most in zip(study.names, most_T, strict=True):
+        line = {each: mean(study.line_E(STATED, tenant, each)).value for each in LINES}
+        row = [
+            tenant,
+            f"{tenants.of[tenant].gpus} ({most})",
+            *(f"{line[each]:,.0f}" for each in ("jobs", "done", "late")),
+            *(_cell(study.wait_h(way, tenant), 2) for way in (STATED, NONE)),
+            *(f"{line[each]:,.1f}" for each in ("gpu_hours", "kwh")),
+            f"{line['usd']:,.2f}",
+            f"{line['kg']:,.1f}",
+        ]
+        rows.append((*row, _cell(study.worth_usd(tenant), 2)) if one_more else tuple(row))
+    header = (
+        *("Tenant", "GPUs\n(at most)", "Jobs", "Done", "Late", "Mean wait\nh", "Without\nquotas, h"),
+        *("GPU-hours", "kWh", "USD", "kg CO2"),
+    )
+    return TextTable(
+        title=f"{study.scenario.name}: ledger per tenant, means over environments",
+        header=(*header, "One more\nGPU, USD") if one_more else header,
+        rows=tuple(rows),
+        caption=(
+            "At most: with what it may borrow. Late: started after its slack, or never. Energy, cost and emissions of "
+            "the tenants' jobs and transfers; free GPUs are nobody's."
+            + (" One more GPU: what the policy's utility gains by it, guaranteed to this tenant." if one_more else "")
+        ),
+    )
+
+
+def _cell(estimate: Estimate, digits: int) -> str:
+    """Returns a value with its interval."""
+    if np.isnan(estimate.value):
+        return UNDEFINED
+    return f"{estimate.value:,.{digits}f}{interval(estimate, digits)}"

@@ -1,0 +1,164 @@
+"""Tenants of a live service: what each holds, has held and has waiting, and what a submission may not exceed."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from noonward.errors import DataError, ScenarioError
+from noonward.live.names import Names
+from noonward.live.store.database import Connection
+from noonward.live.store.schema import IS_OPEN
+from noonward.live.store.store import Store
+from noonward.live.world.world import World
+from noonward.model.cluster.scenario import Scenario
+from noonward.model.cluster.tenant import Tenants
+
+WAITING_BY: Final = f"""
+SELECT run_by, count(*) AS n FROM jobs WHERE {IS_OPEN} AND state IN ('submitted', 'transit', 'waiting') GROUP BY run_by
+"""
+"""Jobs that have not been started, by whose they are."""
+USED: Final = """
+SELECT run_by, gpus, start_s, freed_s FROM jobs
+WHERE start_s IS NOT NULL AND start_s < ? AND (freed_s IS NULL OR freed_s > ?)
+"""
+REMEMBERED: Final = 40
+"""Half-lives after which past use is forgotten: a share of 2^-40 is left of it."""
+
+
+class TenantShown(msgspec.Struct, kw_only=True):
+    """A tenant now."""
+
+    name: str
+    cohort: str | None
+    gpus: int
+    """GPUs that it is guaranteed."""
+    most: int
+    """GPUs that it may hold with what it may borrow, if its cohort uses nothing."""
+    used: int
+    """GPUs that its jobs hold."""
+    average: float | None
+    """GPUs that it has held on average, older use counting less; none without fair shares."""
+    weight: float
+    waiting: int
+    """Jobs that have not been started."""
+    waiting_max: int | None
+    gang_max: int | None
+
+
+class Limit(NamedTuple):
+    """What a submission may not exceed."""
+
+    tenants: Tenants
+    user: str
+
+    def check_gang(self, name: str, gpus_min: int, gpus_max: int) -> None:
+        """Checks the gang of a job.
+
+        Args:
+            name: Name of the job.
+            gpus_min: Smallest gang.
+            gpus_max: Largest gang.
+
+        Raises:
+            DataError: It is larger than the user's tenant may submit, or may ever hold.
+        """
+        t = self.tenants.index(self.user or None)
+        tenant, most = self.tenants.names[t], int(self.tenants.most_gpus_T()[t])
+        allowed = self.tenants.of[tenant].gang_max
+        if allowed is not None and gpus_max > allowed:
+            raise DataError(
+                f"job {name!r} asks for a gang of up to {gpus_max} GPUs; tenant {tenant!r} may submit gangs of up to "
+                f"{allowed} (gang_max): ask for fewer, or have the limit raised"
+            )
+        if gpus_min > most:
+            raise DataError(
+                f"job {name!r} needs {gpus_min} GPUs at once; tenant {tenant!r} may hold at most {most}, borrowed ones "
+                "counted: ask for fewer, or have its quota raised"
+            )
+
+    def check_waiting(self, connection: Connection, new: int) -> None:
+        """Checks how many jobs wait, once a submission is stored.
+
+        Args:
+            connection: Connection of the change that stores it.
+            new: Jobs that it added.
+
+        Raises:
+            DataError: They are more than the user's tenant may have.
+        """
+        t = self.tenants.index(self.user or None)
+        tenant = self.tenants.names[t]
+        most = self.tenants.of[tenant].waiting_max
+        if most is None or not new:
+            return
+        waiting = sum(
+            row["n"] for row in connection.execute(WAITING_BY) if self.tenants.index(row["run_by"] or None) == t
+        )
+        if waiting > most:
+            raise DataError(
+                f"tenant {tenant!r} has {waiting - new} jobs waiting and may have {most} (waiting_max); these {new} "
+                "would be too many, so none was stored: submit them once others have started, or cancel some"
+            )
+
+
+def limit_of(tenants: Tenants | None, user: str) -> Limit | None:
+    """Returns what a user's submission may not exceed; None where no tenants are stated."""
+    return None if tenants is None else Limit(tenants, user)
+
+
+def require_default(scenario: Scenario) -> None:
+    """Raises ScenarioError where jobs of holders that no tenant names would be nobody's."""
+    if scenario.tenants is not None and scenario.tenants.default is None:
+        raise ScenarioError(
+            f"scenario {scenario.name!r} states tenants without tenants.default; a service needs the tenant of holders "
+            "of tokens that no tenant names"
+        )
+
+
+def past_use(store: Store, names: Names, now_s: float) -> list[float]:
+    """Returns the GPUs that each tenant has held on average, use a half-life ago counting half.
+
+    The integral of g(u) d(2^-((now - u) / half-life)) over the jobs that have held GPUs. Empty without fair shares.
+
+    Args:
+        store: Store.
+        names: Names of the fleet and its tenants.
+        now_s: Now, s since the service's start.
+    """
+    tenants = names.tenants
+    if tenants is None or tenants.half_life_h is None:
+        return []
+    average_T, half_life_s = [0.0] * len(tenants.names), tenants.half_life_s
+    if half_life_s > 0:
+        for row in store.read(USED, now_s, now_s - REMEMBERED * half_life_s):
+            until_s = now_s if row["freed_s"] is None else min(row["freed_s"], now_s)
+            left = 0.5 ** ((now_s - until_s) / half_life_s) - 0.5 ** ((now_s - row["start_s"]) / half_life_s)
+            average_T[names.tenant(row["run_by"])] += row["gpus"] * left
+    return average_T
+
+
+def tenants_shown(store: Store, world: World, tenants: Tenants | None) -> list[TenantShown]:
+    """Returns the tenants as they are now; none where none are stated."""
+    if tenants is None:
+        return []
+    waiting_T = [0] * len(tenants.names)
+    for row in store.read(WAITING_BY):
+        waiting_T[tenants.index(row["run_by"] or None)] += row["n"]
+    tenant_T, most_T = world.engine.world.tenant_T, tenants.most_gpus_T()
+    return [
+        TenantShown(
+            name=name,
+            cohort=stated.cohort,
+            gpus=stated.gpus,
+            most=int(most_T[t]),
+            used=int(tenant_T["used"][t]),
+            average=None if tenants.half_life_h is None else round(float(tenant_T["average"][t]), 3),
+            weight=stated.weight,
+            waiting=waiting_T[t],
+            waiting_max=stated.waiting_max,
+            gang_max=stated.gang_max,
+        )
+        for t, (name, stated) in enumerate(tenants.of.items())
+    ]

@@ -1,0 +1,77 @@
+"""What quotas cost: ledgers per tenant against the run's own, and the command."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from noonward.cli.main import app
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.engine.run import run
+from noonward.errors import ScenarioError
+from noonward.evaluate.tenants import LINES, NONE, STATED, ledger_table, price_table, stated_tenants, study_tenants
+from noonward.ledger.ledger import settle
+from noonward.schedule.policies import make_scheduler
+
+QUOTAS = "tenants={of: {large: {gpus: 4, cohort: all, borrow: 2, share: 3}, small: {gpus: 4, cohort: all}}}"
+POLICY = "local-fcfs"
+
+
+@pytest.fixture(scope="module")
+def study():
+    return study_tenants(load_scenario("tiny", [QUOTAS]), POLICY, environments=3, seed=4, one_more=True)
+
+
+def test_lines_of_tenants_sum_to_the_ledger(study):
+    for way, scenario in ((STATED, load_scenario("tiny", [QUOTAS])), (NONE, load_scenario("tiny"))):
+        for index in range(3):
+            ledger = settle(run(build_environment(scenario, index, 4), make_scheduler(POLICY), seed=4))
+            line = dict(zip(LINES, study.found[way][index].line_TL.sum(axis=0), strict=True))
+            assert study.found[way][index].utility_usd == ledger.utility_usd
+            assert line["done"] == ledger.done
+            assert line["gpu_hours"] == pytest.approx(ledger.gpu_hours)
+            assert line["usd"] == pytest.approx(ledger.job_energy_usd + ledger.move_usd + ledger.result_usd)
+
+
+def test_quotas_that_bind_make_jobs_wait_and_one_more_gpu_is_worth_what_a_run_with_it_gains(study):
+    assert study.wait_h(STATED, "large").value > study.wait_h(NONE, "large").value
+    more = load_scenario("tiny", [QUOTAS.replace("gpus: 4, cohort: all, borrow", "gpus: 5, cohort: all, borrow")])
+    gained = [
+        settle(run(build_environment(more, index, 4), make_scheduler(POLICY), seed=4)).utility_usd
+        - study.found[STATED][index].utility_usd
+        for index in range(3)
+    ]
+    assert study.worth_usd("large").value == pytest.approx(np.mean(gained))
+    assert study.worth_usd("large").value != 0
+    assert study.worth_usd(NONE).value == pytest.approx(
+        np.mean(
+            [
+                free.utility_usd - held.utility_usd
+                for free, held in zip(study.found[NONE], study.found[STATED], strict=True)
+            ]
+        )
+    )
+
+
+def test_tables_show_both_runs_and_every_tenant(study):
+    price, ledger = price_table(study), ledger_table(study)
+    assert [row[0] for row in price.rows][-2:] == ["bill, USD", "utility, USD"]
+    assert [(row[0], row[1]) for row in ledger.rows] == [("large", "4 (6)"), ("small", "4 (8)")]
+    assert len(ledger.rows[0]) == len(ledger.header) == 12
+
+
+def test_the_command_prints_tables_and_metrics(tmp_path):
+    asked = ["tenants", "tiny", "--set", QUOTAS, "-n", "2", "--out", str(tmp_path)]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert "what the quotas change" in shown.output
+    printed = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    names = {metric["name"] for metric in printed["figures"]}
+    assert {"price_of_quotas_usd", "usd/large", "mean_wait_h/small@none"} <= names
+
+
+def test_a_scenario_without_tenants_is_refused():
+    with pytest.raises(ScenarioError, match="scenario 'tiny' states no tenants; give it tenants"):
+        stated_tenants(load_scenario("tiny"))

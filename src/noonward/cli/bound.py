@@ -95,10 +95,10 @@ def bound(
     found = [answer.bound for answer in answers]
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
     metrics = []
-    for each in objective.bound_values:
-        if not no_value(found, each.name):
-            known = [bound[each.name] for bound in found if each.name in bound]
-            metrics.append(Metric.of(each.metric, mean(known), each.unit))
+    for value in objective.bound_values:
+        if not no_value(found, value.name):
+            known = [bound[value.name] for bound in found if value.name in bound]
+            metrics.append(Metric.of(value.metric, mean(known), value.unit))
     metrics += objective.gap_metrics(found)
     if not metrics:
         raise ScenarioError(f"no bound is known for scenario {scenario.name!r}: {objective.bound_condition}")
@@ -106,7 +106,7 @@ def bound(
         print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs, notes=list(notes)))
         return
     for index, each_bound in enumerate(found):
-        known_one = any(each.name in each_bound for each in objective.bound_values)
+        known_one = any(value.name in each_bound for value in objective.bound_values)
         said = objective.describe_bound(each_bound) if known_one else f"no bound is known: {objective.bound_condition}"
         print(f"environment {index}: {said}")
     for metric in metrics:

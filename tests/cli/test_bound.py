@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from command_line import CommandLine
 from noonward.bound.cluster_utility.nonclairvoyant import NonclairvoyantBound
 from noonward.evaluate.nonclairvoyant import NonclairvoyantRun
@@ -43,12 +45,38 @@ def test_the_table_of_freedoms_shows_every_name_asked_for_in_order(noonward: Com
         assert abs(figures[f"worth_usd/most@{name}"]["value"] - most) < 1e-9
 
 
+def test_policies_stand_beside_the_bounds_of_freedoms_at_each_value(noonward: CommandLine) -> None:
+    policies = ("--policies", "patient,suspend-threshold")
+    asked = ("bound", "tiny", *FREE, "-n", 2, "--workers", 1, "--freedom", "suspend", *policies)
+    many = (*asked, "--each", "jobs.demand=0.3,0.6")
+    figures = {each["name"]: each for each in json.loads(noonward(*many, "--json").out)["figures"]}
+    for setting in ("jobs.demand=0.3", "jobs.demand=0.6"):
+        own = json.loads(noonward(*asked, "--set", setting, "--json").out)["figures"]
+        assert [{**each, "name": f"{each['name']}@{setting}"} for each in own] == [
+            figures[f"{each['name']}@{setting}"] for each in own
+        ]
+        patient, suspends = (figures[f"utility_usd/{name}@{setting}"] for name in ("patient", "suspend-threshold"))
+        assert figures[f"worth_usd/suspend-threshold@{setting}"]["value"] == pytest.approx(
+            suspends["value"] - patient["value"]
+        )
+        assert max(patient["value"], suspends["value"]) <= figures[f"utility_usd/bound@suspend@{setting}"]["value"]
+    compared = ("compare", "tiny", *FREE, "-n", 2, "--workers", 1, "--no-bound", *policies, "--set", "jobs.demand=0.6")
+    known = {each["name"]: each for each in json.loads(noonward(*compared, "--json").out)["figures"]}
+    for name in ("patient", "suspend-threshold"):
+        assert known[f"utility_usd/{name}"]["value"] == figures[f"utility_usd/{name}@jobs.demand=0.6"]["value"]
+    text = " ".join(noonward(*many).out.split())
+    assert "tiny with jobs.demand=0.3: what freedoms of jobs are worth, 2 environments" in text
+    assert "jobs.demand=0.6: what policies make of it" in text
+
+
 def test_freedoms_that_cannot_be_bounded_are_refused_with_a_reason(noonward: CommandLine) -> None:
     for asked, said in (
         (("tiny", "--freedom", "suspend"), "the fleet states none; state it, for example with --set"),
         (("tiny", "--freedom", "suspnd"), "unknown freedom 'suspnd'; did you mean 'suspend'"),
         (("tiny", *FREE, "--freedom", "caps", "--non-clairvoyant"), "leave out --non-clairvoyant"),
         (("tiny", *FREE, "--freedom", "caps", "--bound-seconds", 9), "--freedom takes no --bound-seconds"),
+        (("tiny", *FREE, "--freedom", "caps", "--each", "jobs.demand"), "--each 'jobs.demand' is no KEY=VALUE,VALUE"),
+        (("tiny", "--policies", "patient"), "--each and --policies go with --freedom"),
         (("edge-inference", "--freedom", "caps"), "--freedom is for scenarios of kind cluster"),
         (("dvfs-training", "--freedom", "caps"), "has no economics"),
     ):

@@ -11,6 +11,7 @@ from noonward.cli.options import (
     BoundSeconds,
     EnvironmentsOrFit,
     Json,
+    Policies,
     Seed,
     executor_of,
     open_scenario,
@@ -44,12 +45,22 @@ def bound(
             help="Bound what freedoms of jobs can be worth: none, suspend, elastic, caps or all, separated by commas.",
         ),
     ] = None,
+    policies: Policies = None,
+    each: Annotated[
+        str | None,
+        typer.Option(
+            "--each",
+            metavar="KEY=LIST",
+            help="With --freedom: one table for each value of a key of the scenario, e.g. jobs.demand=0.5,0.7.",
+        ),
+    ] = None,
     executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Compute a bound that no policy can beat.
 
-    It is an upper bound of utility, or a lower bound of energy per unit of work.
+    It is an upper bound of utility, or a lower bound of energy per unit of work. With --freedom, --policies are run in
+    the same environments and held against the first of them.
     """
     from noonward.errors import ScenarioError
     from noonward.evaluate.asked import count_of, require_seconds
@@ -63,6 +74,8 @@ def bound(
     runs = count_of(scenario, environments)
     if non_clairvoyant and freedom is not None:
         raise ScenarioError("--freedom bounds schedules that know all signals; leave out --non-clairvoyant, or it")
+    if non_clairvoyant and (each is not None or policies is not None):
+        raise ScenarioError("--each and --policies go with --freedom; leave out --non-clairvoyant")
     if non_clairvoyant:
         if seconds is not None:
             raise ScenarioError("--non-clairvoyant takes no --bound-seconds; leave one of them out")
@@ -71,8 +84,10 @@ def bound(
     if freedom is not None:
         if seconds is not None:
             raise ScenarioError("--freedom takes no --bound-seconds; leave one of them out")
-        _freedoms(scenario, freedom, runs, seed, executors, json)
+        _freedoms(scenario, freedom, runs, seed, executors, json, each, policies)
         return
+    if each is not None or policies is not None:
+        raise ScenarioError("--each and --policies go with --freedom; give it, or use 'noonward compare'")
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
     with executors as executor, progress_bar(runs, "bounds") as step:
@@ -80,10 +95,10 @@ def bound(
     found = [answer.bound for answer in answers]
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
     metrics = []
-    for each in objective.bound_values:
-        if not no_value(found, each.name):
-            known = [bound[each.name] for bound in found if each.name in bound]
-            metrics.append(Metric.of(each.metric, mean(known), each.unit))
+    for value in objective.bound_values:
+        if not no_value(found, value.name):
+            known = [bound[value.name] for bound in found if value.name in bound]
+            metrics.append(Metric.of(value.metric, mean(known), value.unit))
     metrics += objective.gap_metrics(found)
     if not metrics:
         raise ScenarioError(f"no bound is known for scenario {scenario.name!r}: {objective.bound_condition}")
@@ -91,7 +106,7 @@ def bound(
         print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs, notes=list(notes)))
         return
     for index, each_bound in enumerate(found):
-        known_one = any(each.name in each_bound for each in objective.bound_values)
+        known_one = any(value.name in each_bound for value in objective.bound_values)
         said = objective.describe_bound(each_bound) if known_one else f"no bound is known: {objective.bound_condition}"
         print(f"environment {index}: {said}")
     for metric in metrics:
@@ -103,10 +118,21 @@ def bound(
 
 
 def _freedoms(
-    scenario: object, listed: str, runs: int, seed: int, executors: AbstractContextManager[Executor], json: bool
+    scenario: object,
+    listed: str,
+    runs: int,
+    seed: int,
+    executors: AbstractContextManager[Executor],
+    json: bool,
+    each: str | None,
+    policies: str | None,
 ) -> None:
-    """Prints what freedoms of jobs can be worth at most, with the best schedules known."""
-    from noonward.cli.options import print_text_table
+    """Prints what freedoms of jobs can be worth at most, the best schedules known, and what policies make of them."""
+    import numpy as np
+
+    from noonward.cli.options import print_text_table, split_names
+    from noonward.evaluate.asked import policies_of
+    from noonward.evaluate.freedom_policies import UtilityRun, named_at, policy_metrics, policy_table, variants
     from noonward.evaluate.freedoms import (
         FreedomRun,
         freedom_metrics,
@@ -117,14 +143,26 @@ def _freedoms(
     from noonward.evaluate.metrics import to_json
     from noonward.runtime.executor import map_runs
 
-    stated, names = require_cluster(scenario), freedom_names(listed)
-    specs = [FreedomRun(stated, index, seed, names) for index in range(runs)]
-    with executors as executor, progress_bar(runs, "bounds") as step:
-        found = map_runs(specs, executor, step)
+    names, asked = freedom_names(listed), split_names(policies)
+    cases = variants(require_cluster(scenario), each)
+    chosen = [] if asked is None else policies_of(next(iter(cases.values())), asked)
+    metrics, tables = [], []
+    with executors as executor, progress_bar(runs * len(cases) * (1 + len(chosen)), "runs") as step:
+        for setting, stated in cases.items():
+            found = map_runs([FreedomRun(stated, index, seed, names) for index in range(runs)], executor, step)
+            utility_usd_PE = {}
+            for policy in chosen:
+                specs = [UtilityRun(stated, index, seed, policy) for index in range(runs)]
+                utility_usd_PE[policy.name] = np.array(map_runs(specs, executor, step))
+            metrics += named_at([*freedom_metrics(found), *policy_metrics(found, utility_usd_PE)], setting)
+            tables.append(freedom_table(stated, found, seed, setting))
+            if chosen:
+                tables.append(policy_table(found, utility_usd_PE, setting or stated.name))
     if json:
-        print(to_json(freedom_metrics(found), scenario=stated.name, seed=seed, environments=runs))
+        print(to_json(metrics, scenario=next(iter(cases.values())).name, seed=seed, environments=runs))
         return
-    print_text_table(freedom_table(stated, found, seed))
+    for table in tables:
+        print_text_table(table)
 
 
 def _non_clairvoyant(

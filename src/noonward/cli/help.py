@@ -18,13 +18,12 @@ PANELS: Final = {
         "bound",
         "capacity-plan",
         "simulate",
-        "policies",
         "report",
     ),
     "Your data": ("import", "init", "scenario", "data"),
     "Live": ("serve", "advise", "submit", "jobs", "why", "sites", "status", "savings", "tenants", "live"),
     "Images": ("edge",),
-    "Learn": ("train", "fit-forecast"),
+    "Learn": ("train", "fit-forecast", "policies"),
     "Project": ("reproduce", "bench", "compile", "doctor"),
 }
 """Commands by panel of ``noonward --help``; a test holds every command to be in one."""

@@ -122,25 +122,33 @@ def freedom_metrics(found: Sequence[FreedomBounds]) -> list[Metric]:
     return out
 
 
-def freedom_table(scenario: Scenario, found: Sequence[FreedomBounds], seed: int) -> TextTable:
-    """Returns the table of what freedoms can be worth at most, and what the best schedules known make of them."""
+def freedom_table(scenario: Scenario, found: Sequence[FreedomBounds], seed: int, setting: str = "") -> TextTable:
+    """Returns the table of what freedoms can be worth at most, and what the best schedules known make of them.
+
+    Args:
+        scenario: Scenario.
+        found: Bounds of every environment.
+        seed: Seed.
+        setting: What was set in the scenario, for the title.
+    """
     rows = []
     bill_E = np.array([each.bill_usd for each in found])
     for name in found[0].worth:
-        cells = [name, _usd(_upper_E(found, name)), _usd(_known_E(found, name))]
+        cells = [name, usd_text(_upper_E(found, name)), usd_text(_known_E(found, name))]
         worth = worth_of(found, name)
         for usd_E in (worth.found_E, worth.between_E, worth.most_E):
             share = ratio(usd_E, bill_E).value
             of_bill = "" if np.isnan(share) else f" ({share:.1%})"
-            cells.append("" if name == NONE else _usd(usd_E) + of_bill)
+            cells.append("" if name == NONE else usd_text(usd_E) + of_bill)
         rows.append(tuple(cells))
     count = len(found)
     late = ""
     if scenario.lateness.rule == "wait":
         late = " Jobs that start late (lateness: wait) run unbroken here: a policy that suspends them is not bounded."
-    bill = "" if np.isnan(bill_E).any() else f" Its bill, idle GPUs included, is {_usd(bill_E)} USD."
+    bill = "" if np.isnan(bill_E).any() else f" Its bill, idle GPUs included, is {usd_text(bill_E)} USD."
     return TextTable(
-        title=f"{scenario.name}: what freedoms of jobs are worth, {count} environment{'s' * (count != 1)}, seed {seed}",
+        title=f"{scenario.name}{f' with {setting}' * bool(setting)}: what freedoms of jobs are worth, "
+        f"{count} environment{'s' * (count != 1)}, seed {seed}",
         header=(
             "Freedom",
             "Upper bound\nUSD",
@@ -158,7 +166,7 @@ def freedom_table(scenario: Scenario, found: Sequence[FreedomBounds], seed: int)
     )
 
 
-def _usd(values_E: F8) -> str:
+def usd_text(values_E: F8) -> str:
     """Returns the mean over environments with its interval."""
     estimate = mean(values_E)
     if np.isnan(estimate.value):

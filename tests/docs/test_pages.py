@@ -63,6 +63,15 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "noonward fit-forecast mine --signals mine/signals-2021-2023.csv --zones DE,FR": "tests/cli/test_fit_forecast.py",
     "noonward compare examples/zones/world.yaml --signals signals.parquet --set signals.first_day=2022-01-01 "
     "--set signals.last_day=2022-12-31 --policies local-fcfs,bid-price-regression -n 20 --no-bound": "needs signals",
+    **dict.fromkeys(
+        (
+            "noonward init fleet.yaml --site texas=US-TEX-ERCO:96xA100-80-SXM --site berlin=DE:96xA100-80-SXM "
+            "--jobs jobs.csv --gpu-usd-per-hour 2",
+            "noonward event fleet.yaml --cut 25% --hours 3h --notice 10min --start-h 42h",
+            "noonward flexibility fleet.yaml",
+        ),
+        "tools/event_picture.py makes the log and runs the first two",
+    ),
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",

@@ -260,6 +260,33 @@ def test_bookers_start_failed_jobs_again(policy):
     assert outcome.count(DONE) == len(outcome.job_J)
 
 
+@pytest.mark.parametrize("own_fault", [True, False])
+@pytest.mark.parametrize("policy", ["booked-persistence", "bid-price-regression"])
+def test_what_is_left_of_a_failed_jobs_booking_is_given_back(policy, own_fault, tmp_path):
+    """A job that could not wait for the end of another one runs where that one fails, for good or for two hours."""
+    past, table = tmp_path / "past.csv", tmp_path / "jobs.csv"
+    rows = ["2022-10-01T00:00:00Z,21600,8,north,28800", "2022-10-01T00:00:00Z,36000,8,south,0"]
+    rows.append("2022-10-01T04:20:00Z,3600,8,north,7200")
+    for file, dates in ((past, "2022-09-30"), (table, "2022-10-01")):
+        lines = "\n".join(["submit_time,duration_s,gpus,origin,slack_s", *rows])
+        file.write_text(lines.replace("2022-10-01", dates))
+    settings = [f"jobs.history={past}", "jobs.failures={share: 0.5}", "window_h=16"]
+    settings.append("fleet.freedoms={fine-tuning: {checkpoint: {every_s: 600, dark_s: 7200}}}")
+    environment = build_environment(with_settings(with_files(load_scenario("tiny"), [], table), settings))
+    ended = {}
+    for at_s in (math.inf, 900.0):
+        work_J, gpu_s_JK = np.full(3, math.inf), np.full_like(environment.failures.gpu_s_JK, math.inf)
+        if own_fault:
+            work_J[0] = at_s
+        else:
+            gpu_s_JK[0, 0] = 8 * at_s
+        failures = replace(environment.failures, work_J=work_J, gpu_s_JK=gpu_s_JK)
+        outcome = run(replace(environment, failures=failures), make_scheduler(policy))
+        ended[at_s] = outcome.job_J["status"].tolist()
+        assert outcome.job_J["start_s"][0] == 4 * HOUR_S  # the third job arrives 20 minutes later
+    assert ended == {math.inf: [DONE, DONE, OVERDUE], 900.0: [FAILED if own_fault else DONE, DONE, DONE]}
+
+
 def test_the_record_holds_failures(tmp_path):
     outcome = run(build_environment(load_scenario("tiny", STATED)), make_scheduler("patient"))
     record = write_record(outcome, tmp_path / "run", policy="patient", seed=0, scenario_digest="0")

@@ -149,22 +149,27 @@ def test_bid_prices_wait_for_the_end_of_a_run_where_a_peak_costs_more():
 
 def test_a_restored_planner_prices_power_as_the_one_that_was_stored():
     made = build_environment(load_scenario("tiny", TARIFF))
-    answers = {}
+    answers, states = {}, {}
     for restart in (False, True):
         scheduler = make_scheduler("bid-price-persistence")
         engine = ClusterEngine(made, scheduler, seed=3)
         scheduler.reset(engine.brief, stream(3, "policy", 0))
         answers[restart] = []
         while engine.step():
-            if restart and len(answers[restart]) == 40:
+            if restart and len(answers[restart]) == 60:
                 state = scheduler.state()
                 scheduler = make_scheduler("bid-price-persistence")
                 scheduler.reset(engine.brief, stream(8, "policy", 0))
                 scheduler.load_state(state)
             scheduler.decide(engine.view, engine.answers)
             answers[restart].append(engine.answers.answer_N.tobytes())
+            if len(answers[restart]) == 61:
+                states[restart] = scheduler.state()
     assert len(answers[True]) > 80
     assert answers[True] == answers[False]
+    for name in ("load_w_SH", "booked_w_SH", "drawn_kw_HS", "power_hour"):
+        np.testing.assert_array_equal(states[True][name], states[False][name])
+    assert (states[True]["booked_w_SH"] > 0).any()
 
 
 def test_without_a_tariff_or_an_end_power_has_no_price():

@@ -210,7 +210,11 @@ def test_a_scenario_file_cannot_name_code(noonward: CommandLine, key: str, name:
     value = f"[local-fcfs, '{name}']" if key == "policies" else f"'{name}'"
     Path("evil.yaml").write_text(f"extends: tiny\nname: evil\n{key}: {value}\n", encoding="utf-8")
     answer = noonward(*command, "evil.yaml")
-    refused(answer, f"scenario 'evil': {key}: unknown policy '{name}'", "a file may name registered policies only")
+    refused(
+        answer,
+        f"scenario 'evil': {key}: policy '{name}' names code or a file",
+        "a file may name registered policies only",
+    )
     assert not Path("ran").exists()
 
 
@@ -225,6 +229,11 @@ def test_a_scenario_file_cannot_name_code(noonward: CommandLine, key: str, name:
 )
 def test_missing_file(noonward: CommandLine, command: tuple[str, ...]) -> None:
     refused(noonward(*command, "nowhere.csv"), "nowhere.csv")
+
+
+def test_a_gpu_type_without_classes(noonward: CommandLine) -> None:
+    answer = noonward("bound", "tiny", "--set", "fleet.gpu_types.T4-class.classes={}")
+    refused(answer, "fleet.gpu_types.T4-class.classes", "at least 1 item")
 
 
 def test_missing_scenario_file(noonward: CommandLine) -> None:

@@ -130,7 +130,7 @@ def test_figures_of_bound(noonward: CommandLine) -> None:
 
 def test_figures_of_plan(noonward: CommandLine) -> None:
     answer = noonward("capacity-plan", "load-shaping", "--set", "window_h=2", "--samples", 2, "--json")
-    hold_against_page("plan", [answer.out])
+    hold_against_page("capacity-plan", [answer.out])
 
 
 def test_figures_of_simulate(noonward: CommandLine) -> None:

@@ -99,7 +99,7 @@ class GpuType(Spec):
     """W a free GPU draws asleep (wake-up is free); required where the fleet's free GPUs sleep."""
     clocks: tuple[Positive, ...] = Field(default=(1.0,), min_length=1)
     """GPU frequencies as shares of the maximum, ascending, at most 1."""
-    classes: dict[str, ClassProfile]
+    classes: dict[str, ClassProfile] = Field(min_length=1)
     """Profile per job class."""
 
 

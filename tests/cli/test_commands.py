@@ -194,6 +194,13 @@ def test_policies_lists_the_arguments_of_families_and_those_of_a_role(noonward: 
     assert "gpus: a whole number from 1 to 4096 (GPUs)" in noonward("policies", "--all").out
 
 
+def test_compare_names_the_policies_that_know_the_future(noonward: CommandLine) -> None:
+    asked = ("compare", "tiny", "-n", "1", "--no-bound", "--no-report", "--policies")
+    shown = noonward(*asked, "local-fcfs,booked-perfect,bid-price-perfect").out
+    assert "note: benchmarks that know the future, which nobody can run: booked-perfect, bid-price-perfect\n" in shown
+    assert "know the future" not in noonward(*asked, "local-fcfs").out
+
+
 def test_policies_shows_a_dozen_with_their_use_and_all_as_json(noonward: CommandLine) -> None:
     from noonward.schedule.policies import policies
 

@@ -214,5 +214,5 @@ def print_comparison(found: Comparison) -> None:
     if shown < len(summary.columns):
         print(f"{len(summary.columns) - shown} more columns in the report and on a wider terminal")
     if foreseeing := [name for name, policy in found.policies.items() if "clairvoyant" in policy.roles]:
-        print(f"note: {', '.join(foreseeing)} knows the future: a benchmark, no policy that can be run")
+        print(f"note: benchmarks that know the future, which nobody can run: {', '.join(foreseeing)}")
     print_notes(found.notes)

@@ -27,7 +27,6 @@ from noonward.decision.edge.rule import edge_rule
 from noonward.decision.edge.scheduler import CompiledEdgeScheduler
 from noonward.decision.edge.view import NOBODY, WAIT, EdgeAnswers, EdgeMemory, EdgeView
 from noonward.engine.edge.episodes import LAUNCHED, QUALITY, QUESTIONS, RESPONSE_S, sum_episodes
-from noonward.model.edge.quality import quality
 from noonward.model.edge.scenario import EdgeScenario
 from noonward.schedule.edge.futures import (
     COMING,
@@ -41,7 +40,7 @@ from noonward.schedule.edge.futures import (
     play_future,
 )
 from noonward.schedule.edge.lookahead import copy_state, lookahead_choice, play_launch, play_patient
-from noonward.schedule.edge.priced_lookahead import HIGH, LAW, LOW, PRICE_S, memory_at, price_of
+from noonward.schedule.edge.priced_lookahead import launch_priced, memory_at, price_of
 from noonward.schedule.edge.sampled_lookahead import _hidden, _is_tried
 from noonward.schedule.policies import make_scheduler
 
@@ -118,31 +117,6 @@ def predicted(weight_W: F8, input_X: F8, hidden_LH: F8) -> float:
     for h in range(HIDDEN):
         total += weight_W[at + h] * hidden_LH[1, h]
     return total
-
-
-@kernel(inline=True, allocates=False)
-def launch_priced(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory, best: int) -> None:
-    """Launches a place with the steps that ``priced_rule`` gives."""
-    run, number = view.run_1[0], memory.number_P
-    server_N, task_Q = memory.server_RN[0], memory.task_RQ[0][: view.task_Q.shape[0]]
-    most = view.task_Q[best].steps_max
-    least, chosen, level = np.inf, most, number[LOW]
-    while level <= number[HIGH]:
-        steps = min(level, most)
-        worth_s = number[PRICE_S] * quality(steps, int(number[LAW]))
-        copy_state(view, server_N, task_Q)
-        total = play_launch(
-            server_N, task_Q, best, view.load_s_G, view.step_s_G, run.now_t, run.tick_s, steps, run.choice
-        )
-        total += play_patient(
-            server_N, task_Q, view.load_s_G, view.step_s_G, run.now_t, run.tick_s, number[STEPS], run.choice,
-            least + worth_s,
-        )  # fmt: skip
-        if total - worth_s < least:
-            least, chosen = total - worth_s, steps
-        level += 1.0
-    answers.answer_1[0].choice = 1 + best
-    answers.answer_1[0].steps = chosen
 
 
 @edge_rule

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.test_against_oracles import compare_rewards, play
-from engine.test_caps import compare, compare_ends
+from engine.test_against_oracles import play
+from engine.test_preemption import compare_whole
 from engine.test_preemption import draw as draw_preemption
 from engine.test_resizes import Resizer
 from engine.test_resizes import draw as draw_resizes
 from engine.test_suspension import draw as draw_suspension
-from engine.test_suspension import grow_signals, replay
+from engine.test_suspension import grow_signals
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, with_files, with_settings
@@ -73,11 +73,7 @@ def played(seed):
 
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_failures_equal_the_slow_oracle(seed):
-    world, (outcome, scheduler) = draw(seed), played(seed)
-    jobs, slow = replay(world, scheduler)
-    compare(outcome, world, jobs, slow)
-    compare_rewards(outcome, world, slow.rewards)
-    compare_ends(outcome, world)
+    compare_whole(draw(seed), *played(seed))
 
 
 def test_the_random_worlds_hold_what_there_is_to_test():

@@ -12,13 +12,13 @@ from noonward.cli.durations import duration
 from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
     Environments,
+    FleetPolicy,
     Json,
     Out,
     Seed,
     command_line,
     executor_of,
     open_scenario,
-    policy_list,
     print_notes,
     print_text_table,
     progress_bar,
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
     from noonward.model.cluster.scenario import Scenario
     from noonward.runtime.executor import Executor
-
-Policy = Annotated[
-    str | None,
-    typer.Option(autocompletion=policy_list, help="Policy that runs the fleet. [default: the scenario's baseline]"),
-]
 
 
 def share_of(option: str, text: str) -> float:
@@ -77,7 +72,7 @@ def event(
             help="Begin, after the window's: 30h. [default: drawn by the seed]",
         ),
     ] = None,
-    policy: Policy = None,
+    policy: FleetPolicy = None,
     seed: Seed = 0,
     scenario: Scenario,
     out: Out = Path("runs"),
@@ -145,7 +140,7 @@ def flexibility(
     ] = None,
     hours: Annotated[str | None, typer.Option(metavar="LIST", help="Lengths. [default: 30min,3h,10h]")] = None,
     notices: Annotated[str | None, typer.Option(metavar="LIST", help="Notices. [default: 0,10min,1h,1day]")] = None,
-    policy: Policy = None,
+    policy: FleetPolicy = None,
     environments: Environments = 1,
     seed: Seed = 0,
     scenario: Scenario,

@@ -193,6 +193,14 @@ Policies = Annotated[
         "'greedy-energy(gpus=12)', module:Class of your own, or a trained policy's .npz file.",
     ),
 ]
+FleetPolicy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        autocompletion=policy_list,
+        help="Policy that runs the fleet. [default: the scenario's baseline]",
+    ),
+]
 
 
 def open_scenario(

@@ -10,13 +10,13 @@ import typer
 from noonward.cli.option_groups import option_groups
 from noonward.cli.options import (
     Environments,
+    FleetPolicy,
     Json,
     Out,
     Seed,
     command_line,
     executor_of,
     open_scenario,
-    policy_list,
     print_text_table,
     progress_bar,
     require_cluster,
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 @option_groups(scenario=open_scenario, executors=executor_of)
 def tenants(
     *,
-    policy: Annotated[
-        str | None,
-        typer.Option(autocompletion=policy_list, help="Policy that runs the fleet. [default: the scenario's baseline]"),
-    ] = None,
+    policy: FleetPolicy = None,
     one_more: Annotated[
         bool, typer.Option("--one-more", help="Also show what one more guaranteed GPU is worth, per tenant.")
     ] = False,

@@ -261,7 +261,7 @@ class Books:
         """Puts the jobs in sight back, and the scheduler's state and curves if they are of the same policy.
 
         Args:
-            anew: The scheduler starts over.
+            anew: Whether the scheduler starts without its saved state.
         """
         store, world = self.store, self.world
         curves = {}

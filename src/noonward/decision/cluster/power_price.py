@@ -24,8 +24,8 @@ def peak_shares(kw_H: F8, floor_kw: float, spread_kwh: float) -> F8:
     """Returns what share of the price of a peak each hour has: the dual of a smoothed maximum (Nesterov 2005).
 
     The price of a month's peak, USD/kW, is shared out over its hours, as the dual of ``peak >= kw_h`` is: shares are at
-    least 0 and sum to at most 1. Hours above a level have some, in proportion to what is above it. The level is such
-    that ``spread_kwh`` lie above it, but never below the power that is charged anyway.
+    least 0 and sum to at most 1. Hours above a level have some, in proportion to what is above it. The energy above the
+    level is ``spread_kwh``; the level is at least the power that is charged anyway.
 
     Args:
         kw_H: Expected load, kW.

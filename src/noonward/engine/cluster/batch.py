@@ -174,7 +174,7 @@ class BatchEngine:
             raise self._infeasible(row, agent, int(given[row, agent]))
 
     def reset(self, row: int, environment: Environment, seed: int) -> None:
-        """Restarts a row and runs it to its first question; the other rows stay as they are.
+        """Restarts a row and runs it to its first question; the other rows do not change.
 
         Args:
             row: Row.

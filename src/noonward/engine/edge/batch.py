@@ -383,7 +383,7 @@ class EdgeBatch:
         self._run(np.ascontiguousarray(given, np.int64), 0, len(self.environments))
 
     def reset(self, row: int, environment: EdgeEnvironment, seed: int) -> None:
-        """Restarts a row and runs it to its first question; the other rows stay as they are.
+        """Restarts a row and runs it to its first question; the other rows do not change.
 
         Args:
             row: Row.

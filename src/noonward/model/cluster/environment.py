@@ -112,7 +112,7 @@ class Environment(Setting):
         check_events(self.events, fleet.site_names)
         if self.failures is not None and (self.protocol != "each-slot" or len(self.failures) != len(jobs)):
             raise ScenarioError(
-                f"failures of {len(self.failures)} jobs stand beside {len(jobs)} jobs under protocol {self.protocol}; "
+                f"failures are given for {len(self.failures)} of {len(jobs)} jobs, under protocol {self.protocol}; "
                 "give one per job, under protocol each-slot"
             )
         told = self.knowledge

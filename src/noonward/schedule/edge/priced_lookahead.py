@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from noonward.compiled import kernel
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.rule import edge_rule
 from noonward.decision.edge.scheduler import CompiledEdgeScheduler
@@ -30,13 +31,10 @@ _FOUND: dict[str, float] = {}
 """Prices found so far in this process, by scenario."""
 
 
-@edge_rule
-def priced_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> None:
-    """Launches what the lookahead launches, with the steps of the least sum of responses less quality at its price."""
+@kernel(inline=True, allocates=False)
+def launch_priced(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory, best: int) -> None:
+    """Launches a place of the queue with the steps of the least sum of responses less quality at its price."""
     run, number = view.run_1[0], memory.number_P
-    best = sampled_choice(view, memory)
-    if best == NOBODY:
-        return
     server_N, task_Q = memory.server_RN[0], memory.task_RQ[0][: view.task_Q.shape[0]]
     most = view.task_Q[best].steps_max
     least, chosen, level = np.inf, most, number[LOW]
@@ -63,6 +61,14 @@ def priced_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> Non
         level += 1.0
     answers.answer_1[0].choice = 1 + best
     answers.answer_1[0].steps = chosen
+
+
+@edge_rule
+def priced_rule(view: EdgeView, answers: EdgeAnswers, memory: EdgeMemory) -> None:
+    """Launches what the lookahead launches, with the steps that ``launch_priced`` weighs."""
+    best = sampled_choice(view, memory)
+    if best != NOBODY:
+        launch_priced(view, answers, memory, best)
 
 
 class PricedLookahead(CompiledEdgeScheduler):

@@ -77,7 +77,7 @@ def test_the_scenarios_own_way_is_the_comparisons_run(found: Any) -> None:
 
 def test_headline_table_and_figures_say_it(found: Any) -> None:
     said = " ".join(headline(found))
-    assert "Policies are told what the log says of jobs like each, at most the limit; if" in said
+    assert "Policies are told the run times of similar past jobs, at most each job's limit; if" in said
     table = next(table for table in found.objective.tables(found) if table.title.startswith("What knowing run times"))
     assert [row[0] for row in table.rows] == ["known", "learned (this comparison)", "limit"]
     assert all("EUR" in head for head in (table.header[1], table.header[3]))

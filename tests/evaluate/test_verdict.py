@@ -262,6 +262,7 @@ def test_half_a_late_job_per_window_is_shown_as_such(priced):
     rows = {row.name: dict(zip(titles, row.cells, strict=True)) for row in summary_rows(found).rows}
     assert rows["random"]["Late"].startswith("1 ")
 
-    assert "What comes of moving jobs, and what of waiting: noonward sensitivity --policy random." in " ".join(
-        found.objective.consequences(found, "random")
+    assert (
+        "What comes from moving jobs and what from waiting: run 'noonward sensitivity' with --policy random."
+        in " ".join(found.objective.consequences(found, "random"))
     )

@@ -139,7 +139,7 @@ def test_prices_at_which_jobs_are_left_out_are_named_and_kept_out_of_the_words()
     gone = case("800", usd=(1.0, 1.0), kg=(0.1, 0.1), gpu_hours=(80.0, 90.0))
     found = words(study(case("0"), clean, gone))
     assert "at 100 USD/t it saves" in found[0]
-    assert found[-1] == "At 800 USD/t, mine serves 15% fewer GPU-hours, so this point is in no sentence above."
+    assert found[-1] == "At 800 USD/t, mine serves 15% fewer GPU-hours, so this point is left out above."
 
 
 def test_points_that_leave_jobs_out_come_last_and_without_a_cause():
@@ -148,7 +148,7 @@ def test_points_that_leave_jobs_out_come_last_and_without_a_cause():
     found = words(study(few, case("50"), case("100", usd=(11.0, 21.0), kg=(3.0, 3.0)), fewer))
     assert found[0].startswith("At a carbon price of 50 USD/t, mine saves")
     assert found[-1] == (
-        "At 0 USD/t and 400 USD/t, mine serves 2 to 4% fewer GPU-hours, so these points are in no sentence above."
+        "At 0 USD/t and 400 USD/t, mine serves 2 to 4% fewer GPU-hours, so these points are left out above."
     )
 
 
@@ -165,7 +165,7 @@ def test_what_a_saving_rests_on_comes_first():
     stay = case("stay", usd=(19.0, 38.0), kg=(9.0, 9.0), title="no moves: jobs run where they arrive")
     other = case("50", title="carbon at 50 in place of 100 USD/t")
     found = words(study(stay, other, name="sensitivity"))
-    assert "It rests most on this: with no moves it saves 5.0% [5.0, 5.0] of cost." in found
+    assert "The saving depends most on this: with no moves it saves 5.0% [5.0, 5.0] of cost." in found
     assert any("It hardly depends on: carbon at 50" in each for each in found)
 
 
@@ -219,7 +219,8 @@ def test_the_page_says_draws_and_folds(curves, tmp_path):
     assert "<script" not in html
     assert len(html) < 60_000
     first = re.search(r"<h1>(.*?)</h1>", html, re.DOTALL)[1].replace("&nbsp;", " ")
-    assert first == curves.words()[0]
+    assert first == f"What {POLICY} trades: cost, carbon and delay"
+    assert f"<p class='lead'>{curves.words()[0]}</p>" in html.replace("&nbsp;", " ")
 
 
 def test_frames_have_a_row_a_case_and_environment(curves):

@@ -392,24 +392,24 @@ class UtilityObjective(ClusterObjective):
 
     def limits(self, comparison: Comparison) -> list[str]:
         """Returns how tight the bound is, and the cost that no policy can change."""
-        sentences = []
+        sentences, digits = [], utility_digits(comparison)
         if not no_value(comparison.bounds, "utility_usd"):
             upper_E, known_E = comparison.bound_values("utility_usd"), best_known_values(comparison)
             gap = ratio(upper_E - known_E, upper_E)
             sentences.append(
-                f"Upper bound: {number(mean(upper_E))} USD. No scheduler earns more, not even one that knows every "
-                f"job, price and carbon intensity beforehand. The best schedule known (with that knowledge) earns "
-                f"{number(mean(known_E))} USD, so the bound is at most {100 * gap.value:.1f}% too high (its optimality "
-                "gap)."
+                f"Upper bound: {number(mean(upper_E), digits)} USD. No scheduler earns more, not even one that knows "
+                "every job, price and carbon intensity beforehand. The best known feasible schedule (with that "
+                f"knowledge) earns {number(mean(known_E), digits)} USD, so the bound is at most {100 * gap.value:.1f}% "
+                "too high (its optimality gap)."
             )
         reference, best = comparison.reference, self.ranked(comparison)[0]
         fixed = comparison.mean(reference, "fixed_usd")
-        rest = f"Without it {reference} earns {number(comparison.mean(reference, 'controllable_usd'))} USD"
+        rest = f"Without it {reference} earns {number(comparison.mean(reference, 'controllable_usd'), digits)} USD"
         if best != reference:
-            rest += f" and {best} {number(comparison.mean(best, 'controllable_usd'))} USD"
+            rest += f" and {best} {number(comparison.mean(best, 'controllable_usd'), digits)} USD"
         sentences.append(
-            f"Fixed cost: {number(fixed, 1)} USD per environment for energy and carbon of GPUs kept ready over the "
-            f"window, whatever a policy does. {rest}."
+            f"Fixed cost: {number(fixed, max(1, digits))} USD per environment for energy and carbon of GPUs kept ready "
+            f"over the window, whatever a policy does. {rest}."
         )
         return sentences
 
@@ -604,7 +604,9 @@ class CostObjective(UtilityObjective):
         """Returns the parts of the saving, the worst window, and moves, delay and late jobs beside today's."""
         told = [self._parts_saved(comparison, policy), *self._gpu_share(comparison, policy)]
         if moved_jobs(comparison, policy).value > 0:
-            told.append(f"What comes of moving jobs, and what of waiting: noonward sensitivity --policy {policy}.")
+            told.append(
+                f"What comes from moving jobs and what from waiting: run 'noonward sensitivity' with --policy {policy}."
+            )
         saved_E = comparison.values(comparison.reference, self.value) - comparison.values(policy, self.value)
         if len(saved_E) > 1:
             worst = int(saved_E.argmin())

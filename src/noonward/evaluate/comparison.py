@@ -368,5 +368,5 @@ def _caption(comparison: Comparison) -> str:
     return (
         f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments "
         f"for every policy), against {comparison.reference}, with the 95% confidence interval in brackets (Student's "
-        "t; a percentage is a ratio of sums, and its interval is by linearisation)."
+        "t; a percentage is a ratio of sums, and its interval is by linearization)."
     )

@@ -20,8 +20,8 @@ from noonward.model.cluster.scenario import JobTable, Scenario
 WAYS: Final[tuple[RunTimeKnowledge, ...]] = ("known", "learned", "limit")
 """What a policy is told of run times, in the order of the table."""
 TOLD: Final = {
-    "known": "each job's true run time, which nobody knows",
-    "learned": "what the log says of jobs like each, at most the limit",
+    "known": "each job's true run time, which is never known in advance",
+    "learned": "the run times of similar past jobs, at most each job's limit",
     "limit": "the limit that each job's user stated",
     "class-mean": "the mean run time of each job's class",
 }

@@ -109,7 +109,7 @@ def mean(values: ArrayLike) -> Estimate:
 
 
 def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Estimate:
-    """Returns sum(numerators) / sum(denominators) over paired environments, interval by linearisation.
+    """Returns sum(numerators) / sum(denominators) over paired environments, interval by linearization.
 
     The residuals n_i - R d_i have mean 0; the interval is R +- t s / (sqrt(N) mean d). NaN where the denominators' mean
     is not positive: a share of nothing, or of a loss, says nothing.

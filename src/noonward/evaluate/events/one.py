@@ -32,7 +32,7 @@ WAY_WORDS: Final = {
     "hold": "starts wait",
     "hold-suspend": "starts wait, running jobs are suspended",
     "hold-cap": "starts wait, running jobs are capped",
-    "all": "all of these",
+    "all": "all levers",
 }
 """What is done, by set of levers."""
 SHOWN_H: Final = 2.0
@@ -117,20 +117,22 @@ def play_event(
 
 
 def event_table(found: OneEvent) -> TextTable:
-    """Returns a row per set of levers."""
+    """Returns a row per set of levers; energy in kWh where less than a MWh was asked for."""
     rows = []
+    small = max(each.asked_mwh for each in found.played.values()) < 1
+    unit, scale = ("kWh", 1000.0) if small else ("MWh", 1.0)
     for way, each in found.played.items():
         usd = each.lost_gpu_hours * each.usd_per_gpu_hour  # NaN where nobody said what a GPU-hour is worth
         rows.append(
             (
                 way,
-                f"{each.asked_mwh:.3f}",
+                f"{scale * each.asked_mwh:,.3f}",
                 f"{each.delivered_mwh / each.asked_mwh:.1%}",
                 f"{each.least_compliance:.0%}",
                 _whole(each.lost_gpu_hours),
                 _whole(each.least_gpu_hours),
                 UNDEFINED if each.cut_mwh <= 0 or math.isnan(usd) else _whole(usd / each.cut_mwh),
-                _whole(each.utility_lost_usd),
+                _whole(each.utility_lost_usd) if abs(each.utility_lost_usd) >= 10 else f"{each.utility_lost_usd:.2f}",
                 str(each.late_jobs),
             )
         )
@@ -139,7 +141,7 @@ def event_table(found: OneEvent) -> TextTable:
         f"notice {shown_notice(found.case.notice_min)}",
         header=(
             "levers",
-            "asked, MWh",
+            f"asked, {unit}",
             "attained",
             "least in 5 min",
             "GPU-hours put off",
@@ -149,12 +151,12 @@ def event_table(found: OneEvent) -> TextTable:
             "late jobs",
         ),
         rows=tuple(rows),
-        caption="hold: jobs start later. suspend, cap: running jobs of classes that allow it. attained: of the cut "
-        "that was asked. least in 5 min: at the site and in the five minutes where least of it was attained. GPU-hours "
-        "put off: work done without the event and not with it, until its end; most of it is made up later. at least: "
-        "the least that the jobs which run without the event could lose if all of the cut were attained. USD per MWh: "
-        "that work at what a GPU-hour is worth, as if it were never made up. The last money: over the whole run, work "
-        "made up later included; negative: a gain",
+        caption="Levers: hold lets jobs start later; suspend and cap act on running jobs of classes that allow it. "
+        "Attained: share of the cut that was asked for. Least in 5 min: the same, at the worst site in its worst five "
+        "minutes. GPU-hours put off: work that would have been done by the end of the event; most of it is made up "
+        "later. At least: the least work that the running jobs could put off if the whole cut were attained. USD per "
+        "MWh: the work put off at the price of a GPU-hour, as if it were never made up. The next column is over the "
+        "whole run, with the work made up later; a negative value is a gain.",
     )
 
 

@@ -99,7 +99,8 @@ def bar_chart(bars: Sequence[Bar], unit: str) -> str:
     zeros = "".join(f"M{x(0.0):.1f} {14 + n * step + 3}v17" for n in range(len(known)))
     out.append(f'<path d="{zeros}" stroke="{QUIET}"/>')
     side = "start" if x(0.0) < 40 else "end" if x(0.0) > WIDTH - 40 else "middle"
-    out.append(f'<text x="{x(0.0):.1f}" y="{height + 4}" text-anchor="{side}">0 {escape(unit)}</text>')
+    zero = "0%" if unit == "%" else f"0 {unit}"
+    out.append(f'<text x="{x(0.0):.1f}" y="{height + 4}" text-anchor="{side}">{escape(zero)}</text>')
     return svg_text(WIDTH, height + 12, out)
 
 

@@ -60,8 +60,8 @@ def utilisation_map(comparison: Comparison, environment: int = 0) -> Figure:
     sites = len(shown.manifest["sites"])
     lay_out(figure, 110 + rows * (45 + 17 * sites))
     caption = (
-        f"Environment {environment}, from {shown.manifest['start'][:10]}. Darker hours have more "
-        "of a site's GPUs in use; good policies fill the cheap and clean sites first."
+        f"The window from {shown.manifest['start'][:10]} (environment {environment}). The darker an hour, the more of "
+        "a site's GPUs are in use; good policies fill the cheap and clean sites first."
     )
     return Figure(
         name="utilisation-map", title="Utilization hour by hour in one environment", caption=caption, plot=figure

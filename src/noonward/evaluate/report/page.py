@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Final
+
+import yaml
 
 from noonward.evaluate.answer import headline
 from noonward.evaluate.comparison import Comparison, summary_rows
@@ -47,7 +48,7 @@ tr.bound td { color: #5b6470; font-style: italic; }
 tr.reference td { background: #eef0f4; } tr.reference td:first-child { font-weight: 600; }
 .nb { white-space: nowrap; }
 .caption { color: #444; font-size: 14px; }
-.figure { margin: 0; break-inside: avoid; }
+.figure { margin: 0; break-inside: avoid; } .figure .scroll > div { min-width: 760px; }
 code, pre { font: 13px/1.45 ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; }
 pre { background: #f5f6f8; padding: 10px 14px; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
 details { margin: 12px 0; } summary { cursor: pointer; }
@@ -55,7 +56,8 @@ footer { margin-top: 36px; color: #5b6470; font-size: 13px; }
 @media (max-width: 600px) { main { padding: 16px 14px 32px; } h1 { font-size: 22px; } .answer { font-size: 18px; }
   td:first-child, th:first-child { white-space: normal; min-width: 8em; max-width: 40vw; }
   dl { grid-template-columns: 1fr; } dd { margin-bottom: 8px; overflow-wrap: anywhere; } }
-@media print { main { padding: 0; max-width: none; } table { font-size: 10px; width: 100%; }
+@media print { main { padding: 0; max-width: none; } .figure .scroll > div { min-width: 0; }
+  table { font-size: 10px; width: 100%; }
   th, td { padding: 3px 4px; } h2, .caption { break-after: avoid; } tr { break-inside: avoid; }
   details, .modebar { display: none; } }
 """
@@ -315,7 +317,8 @@ def _beyond(comparison: Comparison) -> str:
 def _figures(figures: Sequence[Figure], first: int) -> list[str]:
     return [
         f"<section class='figure'>\n<h2>{escape(figure.title)}</h2>\n"
-        f"<p class='caption'>{prose(figure.caption)}</p>\n{_div(figure, inline=first + i == 0)}\n</section>"
+        f"<p class='caption'>{prose(figure.caption)}</p>\n<div class='scroll'>"
+        f"{_div(figure, inline=first + i == 0)}</div>\n</section>"
         for i, figure in enumerate(figures)
     ]
 
@@ -365,11 +368,11 @@ def _policies(comparison: Comparison) -> str:
 
 
 def _again(comparison: Comparison, command: str) -> str:
-    content = json.dumps(comparison.scenario.model_dump(mode="json"), indent=1)
+    content = yaml.safe_dump(comparison.scenario.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return (
         "<h2>How to reproduce this</h2>\n"
         "<p>The same version, scenario and seed give the same numbers. Runs are recorded in "
-        f"<code>{escape(str(comparison.folder))}</code>; every figure here is made from those records.</p>\n"
+        f"<code>{escape(str(comparison.folder))}</code>; every chart here is made from those records.</p>\n"
         f"<pre>{escape(command)}</pre>\n"
         f"<details><summary>The scenario, complete</summary><pre>{escape(content)}</pre></details>\n"
         "<footer>Made by noonward. This file loads nothing from the network.</footer>"

@@ -80,10 +80,10 @@ def _dots(figure: go.Figure, estimates: dict[str, Estimate], looks: dict[str, St
             x=[value], y=[name], mode="markers", name=name, showlegend=False,
             marker={"size": 11, "color": looks[name].color, "symbol": looks[name].symbol, "line": line},
             error_x=whiskers([estimate], looks[name].color, 100),
-            hovertemplate=f"%{{y}}: %{{x:.1f}} {unit}<extra></extra>", row=1, col=column,
+            hovertemplate=f"%{{y}}: %{{x:.1f}}{unit}<extra></extra>", row=1, col=column,
         )  # fmt: skip
         if not math.isnan(value):
-            text = f"{percent(Estimate(estimate.value), signed=column == 1)} {unit}"
+            text = f"{percent(Estimate(estimate.value), signed=column == 1)}{unit}"
             figure.add_annotation(
                 x=end, y=name, text=text, bgcolor="white", showarrow=False, xanchor="left", xshift=9, borderpad=1,
                 row=1, col=column,

@@ -6,7 +6,7 @@ import math
 import shlex
 from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from noonward.evaluate.answer import spoken
 from noonward.evaluate.report import page
@@ -15,6 +15,15 @@ from noonward.evaluate.what_if.study import Curve, Study
 from noonward.evaluate.what_if.words import words
 
 CARBON_COLOR = "#1d5fa8"
+
+
+HEADS: Final = {
+    "trade-off": ("Trade-off", "What {} trades: cost, carbon and delay"),
+    "sensitivity": ("Sensitivity", "What the saving of {} depends on"),
+}
+"""Title of the page and headline, by name of the study."""
+WRAPPED: Final = "td:first-child { white-space: normal; min-width: 11em; }"
+"""Style by which a long first column breaks its lines before a table outgrows the page."""
 
 
 def write_what_if_page(study: Study, path: Path, command: str | None = None) -> Path:
@@ -27,20 +36,25 @@ def write_what_if_page(study: Study, path: Path, command: str | None = None) -> 
     """
     first, *rest = words(study)
     scenario = study.scenario
+    title, what = HEADS[study.name]
+    drawn = [_drawn(*each) for each in what_if_charts(study)]
+    beside = f"<section><h2>In words</h2>{page.list_html(rest)}</section>" if len(drawn) == 1 and rest else ""
     told = command or shlex.join(["noonward", study.name, scenario.name, "--policy", study.policy])
     body = [
         f"<p class='caption'>{escape(': '.join(filter(None, (scenario.name, scenario.description))))}</p>",
-        f"<h1>{page.prose(first)}</h1>",
-        f"<p class='lead'>{page.prose(' '.join(rest))}</p>",
+        f"<h1>{page.prose(what.format(study.policy))}</h1>",
+        f"<p class='lead'>{page.prose(first)}</p>",
+        "" if beside else page.list_html(rest),
         page.notes_html(study.notes),
-        f"<div class='pair'>{''.join(_drawn(*each) for each in what_if_charts(study))}</div>",
+        f"<div class='pair'>{''.join(drawn)}{beside}</div>",
         *(page.table_html(table) for table in study.tables()),
         f"<p class='caption'>{page.prose(method(study))}</p>",
         f"<details><summary>How to reproduce this</summary><pre>{escape(told)}</pre></details>",
         "<footer>Made by noonward. This file loads nothing from the network.</footer>",
     ]
-    title = {"trade-off": "Trade-off", "sensitivity": "Sensitivity"}[study.name]
-    return page.write_page(f"{title}: {scenario.name}", "\n".join(part for part in body if part), path, css=STYLE)
+    return page.write_page(
+        f"{title}: {scenario.name}", "\n".join(part for part in body if part), path, css=STYLE + WRAPPED
+    )
 
 
 def study_html(study: Study) -> str:
@@ -58,7 +72,7 @@ def method(study: Study) -> str:
         f"Every case runs {study.policy} on the same windows and jobs ({count}, seed {study.seed}); "
         f"{spoken(study.today)} runs once, on the scenario as it is. Cost is what energy and transfers are paid with, "
         "without a price on carbon; a saving is what today's policy would have paid for as many GPU-hours, less the "
-        "bill. With another slack, a job may start at the first slot after its arrival all the same."
+        "bill. With any slack, a job may start in the first time step after its arrival."
     )
 
 
@@ -132,10 +146,10 @@ def _slack_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
         "slack of every job (h)" if not curve.of_own else curve.quantity,
         f"per GPU-hour, against {spoken(study.today)} (%)",
         ticks_x=_few(ends),
-        name_x=lambda value: names.get(value, f"{value:g}"),
+        name_x=lambda value: names.get(value, f"{value:.0%}" if curve.of_own else f"{value:g}"),
         from_zero=True,
     )
-    caption = f"What {study.policy} saves where jobs may start so much later than they arrive. Lines are 95% intervals."
+    caption = f"What {study.policy} saves if jobs may wait that long after they arrive. Lines are 95% intervals."
     return "Saving against allowed delay", caption, chart
 
 
@@ -166,7 +180,7 @@ def _bars(study: Study) -> tuple[str, str, str]:
         f"Cost that {study.policy} saves per GPU-hour against {spoken(study.today)}, one change at a time. Lines are "
         "95% intervals."
     )
-    return "What the saving rests on", caption, bar_chart(bars, "%")
+    return "What the saving depends on", caption, bar_chart(bars, "%")
 
 
 def _drawn(title: str, caption: str, svg: str) -> str:

@@ -95,9 +95,8 @@ def trade_off(
         slacks = [(Change(slack_h=each), _slack_title(each), each) for each in told]
         quantity = "slack of every job"
     else:
-        titles = {1.0: "their own"}
-        slacks = [(Change(slack_factor=each), titles.get(each, f"{each:g} times"), each) for each in FACTORS]
-        quantity = "slack, times the jobs' own"
+        slacks = [(Change(slack_factor=each), f"{each:.0%}", each) for each in FACTORS]
+        quantity = "slack, share of the jobs' own"
     carbon = [(Change(carbon_usd_per_t=each), f"{each:g} USD/t", each) for each in prices]
     found, base, reference = asked.run([*carbon, *slacks], progress, executor)
     curves = (

@@ -76,15 +76,15 @@ def _left_out_words(study: Study, curve: Curve) -> list[str]:
     if not left_out:
         return []
     own = curve.name == "slack" and curve.of_own
-    *before, last = (f"{case.at:g} times" if own else case.title for case in left_out)
+    *before, last = (case.title for case in left_out)
     lost = [study.work(case) for case in left_out]
     points = f"{', '.join(before)} and {last}" if before else last
     least, most = (f"{-100 * work:.0f}" for work in (max(lost), min(lost)))
     fewer = least if least == most else f"{least} to {most}"
     where = f"At {points}" if curve.name == "carbon" else f"With a slack of {points}"
-    where = f"With {points} the jobs' own slack" if own else where
+    where = f"With {points} of the jobs' own slack" if own else where
     drawn = "these points are" if before else "this point is"
-    return [f"{where}, {study.policy} serves {fewer}% fewer GPU-hours, so {drawn} in no sentence above."]
+    return [f"{where}, {study.policy} serves {fewer}% fewer GPU-hours, so {drawn} left out above."]
 
 
 def _price_of_curve(study: Study, cases: list[Case]) -> list[str]:
@@ -104,7 +104,7 @@ def _slack_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
     gain = study.change_of_saving(last, first)
     own = curve.of_own
     least, most = (
-        f"{case.at:g} times the jobs' own slack" if own else f"a slack of {case.title}" for case in (first, last)
+        f"{case.title} of the jobs' own slack" if own else f"a slack of {case.title}" for case in (first, last)
     )
     least = "no slack" if first.at == 0 else least
     most = "the jobs' own slack" if own and last.at == 1 else most
@@ -117,7 +117,7 @@ def _slack_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
         return told
     enough = next(case for case in served if study.change_of_saving(case, first).value >= MOST_OF_IT * gain.value)
     if enough is not last:
-        given = f"{enough.at:g} times that slack" if own else f"a slack of {enough.title}"
+        given = f"{enough.title} of that slack" if own else f"a slack of {enough.title}"
         told.append(
             f"{given[0].upper()}{given[1:]} is enough for {MOST_OF_IT:.0%} of that gain, at "
             f"{lasting(enough.delay_s.value)} of mean delay."
@@ -144,7 +144,7 @@ def _sensitivity_words(study: Study) -> list[str]:
         return told
     strong = [case for case in known if changed[case.change.name].value <= -HALF * saved.value] or [most]
     left = "; ".join(f"with {_inside(case)} it {saves(study.saved(case))}" for case in strong)
-    told.append(f"It rests most on this: {left}.")
+    told.append(f"The saving depends most on this: {left}.")
     small = [case for case in known if abs(changed[case.change.name].value) < FLAT]
     if small:
         told.append(f"It hardly depends on: {'; '.join(f'{_inside(case)}{_late(study, case)}' for case in small)}.")
@@ -163,13 +163,12 @@ def _late(study: Study, case: Case) -> str:
 
 def _freedom_words(study: Study) -> list[str]:
     """Returns what jobs that could be suspended, resized or capped would save."""
-    told = [
-        f"{_inside(case)}, {case.policy} {saves(study.saved(case))} "
-        f"({percent(study.change_of_saving(case), signed=True)} points by that)"
+    return [
+        f"If {_inside(case)}, {case.policy} {saves(study.saved(case))}: "
+        f"{percent(study.change_of_saving(case), signed=True)} percentage points against the same policy without that."
         for case in study.cases
         if case.policy and not math.isnan(study.saved(case).value)
     ]
-    return [f"If {'; if '.join(told)}."] if told else []
 
 
 def _inside(case: Case) -> str:

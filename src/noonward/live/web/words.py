@@ -86,7 +86,7 @@ def problems(service: ServiceShown, sites: Sequence[SiteShown]) -> list[str]:
     if service.late_signal_hours:
         found.append(
             f"Prices or intensities of {service.late_signal_hours} zone-hours are not known; the same hour of an "
-            "earlier day stands in."
+            "earlier day is used."
         )
     for site in sites:
         if not site.reachable:

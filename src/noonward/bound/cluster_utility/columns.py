@@ -14,6 +14,7 @@ from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.power_limit import within_power
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.network import Links
@@ -196,9 +197,10 @@ def market(environment: Environment, tables: FleetTables) -> Market:
 def capacity(environment: Environment, tables: FleetTables, longest_s_S: F8, hours: int) -> F8:
     """Returns GPUs that jobs take at most at once in some hours, (S, hours).
 
-    A GPU counts in an hour if it may be taken in any part of it. Jobs run on when GPUs are withheld: what runs at a
-    time has not begun to run longer ago than the longest run at its site, and when the last of it began, all of it
-    was within what was there. So an hour has the most GPUs of any hour from so long before it up to it.
+    A GPU counts in an hour if it may be taken in any part of it, and a hard connection may leave it power. Jobs run on
+    when GPUs are withheld, or the connection carries less: what runs at a time has not begun to run longer ago than
+    the longest run at its site, and when the last of it began, all of it was within what was there. So an hour has the
+    most GPUs of any hour from so long before it up to it.
 
     Args:
         environment: Environment.
@@ -207,7 +209,7 @@ def capacity(environment: Environment, tables: FleetTables, longest_s_S: F8, hou
         hours: Number of hours.
     """
     gpus_SH = np.repeat(tables.gpus_S[:, None], hours, axis=1).astype(np.float64)
-    steps = environment.unavailable
+    steps = within_power(environment, tables, surely=False)
     if steps is None:
         return gpus_SH
     gpus_SH += Withheld(from_s_K=steps.from_s_K, gpus_KS=-steps.gpus_KS).most(0.0, HOUR_S, hours)

@@ -30,6 +30,8 @@ def test_every_part_of_a_run_is_timed_per_job():
     assert all(metrics[name].value > 0 for name in parts)
     assert metrics["scale/whole_path/us_per_job"].value == pytest.approx(sum(metrics[name].value for name in parts))
     assert metrics["scale/us_per_job_at_1e3_jobs_2_sites"].value > 0
+    assert metrics["scale/bound/us_per_job"].value > 0
+    assert 0 < metrics["scale/bound_gap"].value <= metrics["scale/planner_gap"].value < 0.5
     assert 0.05 < metrics["scale/peak_gib"].value < 64
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import scenario_from
 from noonward.data.signals.calibration import load_calibration
@@ -93,7 +94,8 @@ def bench_scale(
     scenario = many_sites(round(jobs), sites)
     warm = build_environment(many_sites(WARM_JOBS, sites))
     for policy in (RULE, PLANNER):
-        run(warm, make_scheduler(policy))
+        settle(run(warm, make_scheduler(policy)))
+    many_jobs_bound(warm)
     began_s = time.process_time()
     environment = build_environment(scenario, seed=SEED)
     scale = Scale(round(jobs), scenario, environment, time.process_time() - began_s)
@@ -177,15 +179,27 @@ def _whole_path(scale: Scale) -> list[Metric]:
     ]
 
 
-def _bid_prices(scale: Scale) -> list[Metric]:
-    """Bid prices, the first improvements of their prices included."""
+def _planner_and_bound(scale: Scale) -> list[Metric]:
+    """Bid prices, the first improvements of their prices included; the bound, and how far from it the best known is."""
     began_s = time.process_time()
-    run(scale.environment, make_scheduler(PLANNER))
-    spent_s = time.process_time() - began_s
-    return [Metric.of(f"scale/us_per_job_at_{scale.size}", 1e6 * spent_s / len(scale.environment.jobs), "CPU us/job")]
+    outcome = run(scale.environment, make_scheduler(PLANNER))
+    run_s = time.process_time()
+    earned_usd = settle(outcome).utility_usd
+    del outcome
+    settled_s = time.process_time()
+    bound = many_jobs_bound(scale.environment)
+    bound_s = time.process_time() - settled_s
+    best_usd = max(earned_usd, bound.lower_usd)
+    jobs = len(scale.environment.jobs)
+    return [
+        Metric.of(f"scale/us_per_job_at_{scale.size}", 1e6 * (run_s - began_s) / jobs, "CPU us/job"),
+        scale.per_job("bound", bound_s),
+        Metric.of("scale/bound_gap", (bound.upper_usd - best_usd) / abs(bound.upper_usd), "fraction"),
+        Metric.of("scale/planner_gap", (bound.upper_usd - earned_usd) / abs(bound.upper_usd), "fraction"),
+    ]
 
 
-PARTS: Final[tuple[Callable[[Scale], list[Metric]], ...]] = (_whole_path, _bid_prices)
+PARTS: Final[tuple[Callable[[Scale], list[Metric]], ...]] = (_whole_path, _planner_and_bound)
 """What is measured, in this order. A further part is one function."""
 
 

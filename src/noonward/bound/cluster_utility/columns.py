@@ -194,7 +194,7 @@ def market(environment: Environment, tables: FleetTables) -> Market:
     )
 
 
-def capacity(environment: Environment, tables: FleetTables, options: Options, hours: int) -> F8:
+def capacity(environment: Environment, tables: FleetTables, longest_s_S: F8, hours: int) -> F8:
     """Returns GPUs that jobs take at most at once in some hours, (S, hours).
 
     A GPU counts in an hour if it may be taken in any part of it, and a hard connection may leave it power. Jobs run on
@@ -205,7 +205,7 @@ def capacity(environment: Environment, tables: FleetTables, options: Options, ho
     Args:
         environment: Environment.
         tables: Tables of its fleet.
-        options: What its jobs may become.
+        longest_s_S: What no run exceeds at each site, s.
         hours: Number of hours.
     """
     gpus_SH = np.repeat(tables.gpus_S[:, None], hours, axis=1).astype(np.float64)
@@ -214,7 +214,7 @@ def capacity(environment: Environment, tables: FleetTables, options: Options, ho
         return gpus_SH
     gpus_SH += Withheld(from_s_K=steps.from_s_K, gpus_KS=-steps.gpus_KS).most(0.0, HOUR_S, hours)
     for s in range(len(gpus_SH)):
-        reach_h = math.ceil(float(options.run_s_O[options.site_O == s].max(initial=0.0)) / HOUR_S)
+        reach_h = math.ceil(float(longest_s_S[s]) / HOUR_S)
         before_H = np.concatenate([np.zeros(reach_h), gpus_SH[s]])
         gpus_SH[s] = np.lib.stride_tricks.sliding_window_view(before_H, reach_h + 1).max(axis=1)
     return gpus_SH

@@ -147,6 +147,9 @@ NOT_TURNED = {
     ],
     "what a meter reads (tests/ledger/test_meters.py turns each)",
 ) | dict.fromkeys(
+    ["Meter.hard_connection", "KwStep.from_", "KwStep.kw"],
+    "connections by time, and hard ones (tests/model/test_power_limit.py turns each)",
+) | dict.fromkeys(
     [
         "Meter.tariff", "Meter.past_peak_kw", "Meter.system_peaks",
         *(f"Tariff.{name}" for name in ("energy", "adder_usd_per_mwh", "contract_kw")),

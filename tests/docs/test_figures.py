@@ -38,6 +38,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
         .replace("WAY", "(?:known|(?:learned|limit)(?:-log)?|class-mean)")
         .replace("CELL", r"N\d+/0\.\d\d")
         .replace("TEST", r"[a-z]+")
+        .replace("SIZE", r"\w+_jobs_\d+_sites")
         .replace("ANSWER", r"[\w-]+")
         .replace("LEVER", r"[\w-]+")
         .replace("CUT", r"[\d.]+")
@@ -311,6 +312,10 @@ def test_figures_of_bench_quarter(noonward: CommandLine, monkeypatch: pytest.Mon
         monkeypatch.setattr(quarter, name, small)
     monkeypatch.setattr(quarter, "POLICIES", ("what-happened", "local-fcfs"))
     hold_against_page("bench quarter", [noonward("bench", "quarter", "--json").out])
+
+
+def test_figures_of_bench_scale(noonward: CommandLine) -> None:
+    hold_against_page("bench scale", [noonward("bench", "scale", "--jobs", "1000", "--sites", "2", "--json").out])
 
 
 def test_figures_of_bench_edge(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

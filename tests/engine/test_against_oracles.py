@@ -153,6 +153,16 @@ def test_each_slot_with_withheld_gpus_equals_the_slow_oracle(seed):
     compare_each_slot(small_worlds.withholding(small_worlds.draw(seed, "each-slot"), seed), seed)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_each_slot_with_hard_connections_equals_the_slow_oracle(seed):
+    world = small_worlds.draw(seed, "each-slot")
+    if seed % 3 == 0:
+        world = small_worlds.withholding(world, seed)
+    if seed % 3 == 1:
+        world = small_worlds.with_tenants(world, seed)
+    compare_each_slot(small_worlds.connected(world, seed), seed)
+
+
 @pytest.mark.parametrize("seed", range(150))
 def test_each_slot_with_tenants_equals_the_slow_oracle(seed):
     world = small_worlds.draw(seed, "each-slot")

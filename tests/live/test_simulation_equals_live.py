@@ -98,6 +98,15 @@ def test_announced_gpus_are_withheld_as_in_a_simulation(service, policy, restart
     assert_as_simulated(live, policy)
 
 
+@pytest.mark.parametrize(("policy", "restart_every"), [("local-fcfs", 25), ("random", 0), ("booked-persistence", 25)])
+def test_hard_connections_mask_starts_as_in_a_simulation(service, policy, restart_every):
+    steps = "[{from: 2022-12-25, kw: 0.4}, {from: 2022-12-25T02:10, kw: 0.17}, {from: 2022-12-25T06:30, kw: 0.3}]"
+    meter = f"{{hard_connection: true, connection_kw: {steps}}}"
+    live = service(policy, *CROWDED, "start=2022-12-25", f"fleet.sites.0.meter={meter}")
+    live.play(restart_every)
+    assert_as_simulated(live, policy)
+
+
 def test_a_service_sees_the_price_of_lateness(service):
     live = service("booked-persistence", *LATE)
     needs = make_scheduler("booked-persistence").needs

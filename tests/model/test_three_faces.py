@@ -1,6 +1,6 @@
 """Three faces: on random dispatches the physics lies within the convex set, and no settled cost is below its own."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -34,13 +34,19 @@ def site(count=48, *, tariff=None, price_N=None, share_N=None, export_price=0.0,
     )
 
 
+def random_steps(rng):
+    """Three powers of a connection in turn."""
+    times = sorted(rng.uniform(-6.0, 48.0, 3))
+    return [{"from": START + timedelta(hours=hours), "kw": float(rng.uniform(20, 120))} for hours in times]
+
+
 def random_site(rng, count=96):
     """A site with random devices and a random tariff."""
     tariff = random_tariff(rng)
     meter = Meter(
         interval_min=30,
         past_peak_kw=float(rng.uniform(0, 90)),
-        connection_kw=float(rng.uniform(20, 120)) if rng.random() < 0.5 else None,
+        connection_kw=(None, float(rng.uniform(20, 120)), random_steps(rng))[rng.integers(3)],
         over_connection_usd_per_kwh=float(rng.uniform(0, 3)),
         system_peaks=(("2022-01-30T17:00Z", "2022-01-31T08:30Z"),),
     )

@@ -44,6 +44,8 @@ class Plant:
         late_until_s: Time until which jobs may start after their latest start; -inf where they are dropped then.
         withheld: withheld[site] = [(time_s, GPUs that no job may take from then on), ...], from time 0; None for none.
         quotas: reference.tenants.Quotas; None for none.
+        connections: connections[site] = [(time_s, kW that no start may exceed from then on), ...], from time 0, or
+            None for a site without a limit; None for none at all.
     """
 
     sites: list
@@ -57,6 +59,7 @@ class Plant:
     late_until_s: float = -math.inf
     withheld: list | None = None
     quotas: object | None = None
+    connections: list | None = None
 
 
 @dataclass
@@ -96,9 +99,22 @@ class Run:
         return min(free, math.floor(caps[s][int(self.now_s // 3600)]) - (self.plant.sites[s].gpus - free))
 
     def room_for(self, job, s):
-        """The same for a job: no more than its tenant may take."""
+        """The same for a job: no more than its tenant may take, nor than the connection carries."""
         room, quotas = self.room(s), self.plant.quotas
-        return room if quotas is None else min(room, quotas.room(job.tenant))
+        if quotas is not None:
+            room = min(room, quotas.room(job.tenant))
+        return max((n for n in range(room + 1) if n == 0 or self.carries(job, s, n)), default=0)
+
+    def carries(self, job, s, n):
+        """Whether n more GPUs of a job, at the clock that draws most, lift a site's power to no more than allowed."""
+        steps, site = (self.plant.connections or {s: None})[s], self.plant.sites[s]
+        if steps is None:
+            return True
+        here = [j for j in self.jobs if j.status == "running" and j.site == s]
+        watts = sum(site.power_w(j.gpus, j.level, j.class_) for j in here) + self.free(s) * site.free_w
+        added_w = max(site.power_w(n, level, job.class_) for level in range(len(site.clocks))) - n * site.free_w
+        limit_w = math.floor(1000 * [kw for from_s, kw in steps if from_s <= self.now_s][-1])
+        return added_w <= 0 or (watts + added_w) * site.pue <= limit_w * (1 + 1e-9)
 
     def join_s(self, job, s, d):
         """First slot boundary at or after the journey from s to d, at the earliest the next slot."""

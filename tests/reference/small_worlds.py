@@ -3,7 +3,7 @@
 import math
 import random
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class World:
     freedoms: dict = field(default_factory=dict)  # class -> reference.suspension.Freedom
     failures: list | None = None  # (work at which it fails, [GPU-seconds between failures]) per job
     withheld: list | None = None  # withheld[site] = [(time_s, GPUs that no job may take from then on), ...]
+    connections: list | None = None  # connections[site] = [(time_s, kW that no start may exceed), ...] or None
     standing: list = field(default_factory=list)  # (site, GPUs, end_s) of jobs that were running before the run
     tenants: list = field(default_factory=list)  # reference.tenants.Tenant; none for no quotas
     half_life_s: float | None = None
@@ -204,6 +205,7 @@ class World:
                 "gpu_types": kinds,
                 "sites": tuple(
                     {"name": f"site{s}", "zone": f"Z{s}", "gpu_type": f"type{s}", "gpus": site.gpus, "pue": site.pue}
+                    | ({} if self.connections is None or self.connections[s] is None else {"meter": self.meter(s)})
                     for s, site in enumerate(self.sites)
                 ),
                 "ingress": tuple(
@@ -217,6 +219,25 @@ class World:
                 "freedoms": {f"class{c}": freedom.spec() for c, freedom in self.freedoms.items()},
             }
         )
+
+    def meter(self, s):
+        """The meter of a site whose connection is hard."""
+        steps = [{"from": START + timedelta(seconds=time_s), "kw": kw} for time_s, kw in self.connections[s]]
+        return {"connection_kw": steps, "hard_connection": True}
+
+    def carried(self):
+        """What connections carry beside the standing jobs (100 W per GPU), as the oracles take it; None for none."""
+        if self.connections is None:
+            return None
+        out = []
+        for s, steps in enumerate(self.connections):
+            mine = [(0.1 * gpus, end_s) for where, gpus, end_s in self.standing if where == s]
+            times = sorted({0.0, *(time_s for time_s, _ in steps or ()), *(end_s for _, end_s in mine)})
+            stand = [sum(kw for kw, end_s in mine if time_s < end_s) for time_s in times]
+            said = [[kw for from_s, kw in steps or ((0.0, 0.0),) if from_s <= time_s][-1] for time_s in times]
+            merged = [(t, max(0.0, kw - h)) for t, kw, h in zip(times, said, stand, strict=True)]
+            out.append(None if steps is None else merged)
+        return out
 
     def jobs(self):
         """The oracles' jobs."""
@@ -270,6 +291,7 @@ class World:
             self.late_until_s,
             self.unavailable(),
             self.quotas(),
+            self.carried(),
         )
 
     def latency_s(self):
@@ -438,6 +460,20 @@ def withholding(world, seed):
             s = rng.randrange(len(world.sites))
             end_s = rng.choice((rng.uniform(1.0, span_s), 3600.0, world.slot_s))
             world.standing.append((s, rng.randint(1, world.sites[s].gpus), end_s))
+    return world
+
+
+def connected(world, seed):
+    """Gives most sites of a world a hard connection, of one power or of several in turn, some of which carry little."""
+    rng = random.Random(f"{seed} connections")
+    span_s = world.window_h * HOUR_S * 1.5
+    world.connections = []
+    for site in world.sites:
+        most = max(site.power_w(1, level, c) for level in range(len(site.clocks)) for c in range(1 + len(site.more)))
+        most_kw = site.gpus * max(most, site.free_w) * site.pue / 1000
+        at = sorted({rng.uniform(0.0, span_s) for _ in range(rng.randint(0, 3))})
+        steps = [(time_s, rng.uniform(0.05, 1.1) * most_kw) for time_s in (0.0, *at)]
+        world.connections.append(steps if rng.random() < 0.8 else None)
     return world
 
 

@@ -21,7 +21,8 @@ REFERENCE = "reference: completed jobs per second of the published simulator of 
 
 def bench(
     part: Annotated[
-        str, typer.Argument(help="engine (with the command line), bid-price, edge, live, plan, learn or quarter.")
+        str,
+        typer.Argument(help="engine (with the command line), bid-price, edge, live, plan, learn, quarter or scale."),
     ] = "engine",
     database: Annotated[
         str | None, typer.Option(help="live: an empty PostgreSQL database, to which submissions are timed too.")
@@ -42,11 +43,13 @@ def bench(
         ),
     ] = 20.0,
     rate: Annotated[float, typer.Option(min=1.0, help="live --http: submissions per second.")] = 1000.0,
+    jobs: Annotated[float | None, typer.Option(help="scale: jobs, about, e.g. 1e6.", show_default="100000")] = None,
+    sites: Annotated[int | None, typer.Option(help="scale: sites.", show_default="40")] = None,
     json: Json = False,
 ) -> None:
     """Measure how fast Noonward is here, on one core.
 
-    The engine and bid prices take ten seconds, learning a minute, the planner two.
+    The engine and bid prices take ten seconds, learning and scale a minute, the planner two.
     """
     from rich.table import Table
 
@@ -56,6 +59,7 @@ def bench(
     from noonward.bench.learn import bench_learn
     from noonward.bench.plan import bench_plan
     from noonward.bench.quarter import bench_quarter
+    from noonward.bench.scale import JOBS, PARTS, SITES, bench_scale
     from noonward.errors import ScenarioError, nearest
     from noonward.evaluate.metrics import to_json
 
@@ -73,6 +77,13 @@ def bench(
         "plan": (bench_plan, 5, ""),
         "learn": (bench_learn, 10, ""),
         "quarter": (bench_quarter, 9, "two processes; what compiles is in it where nothing is cached"),
+        "scale": (
+            functools.partial(
+                bench_scale, jobs=JOBS if jobs is None else jobs, sites=SITES if sites is None else sites
+            ),
+            len(PARTS),
+            "a generated world; more jobs take a longer window",
+        ),
     }
     if part not in parts:
         raise ScenarioError(f"unknown benchmark {part!r}; {nearest(part, parts)}")
@@ -80,6 +91,8 @@ def bench(
         raise ScenarioError(
             f"--month, --http and --database belong to 'noonward bench live'; leave them out for {part}"
         )
+    if part != "scale" and (jobs is not None or sites is not None):
+        raise ScenarioError(f"--jobs and --sites belong to 'noonward bench scale'; leave them out for {part}")
     if month and http:
         raise ScenarioError("--month and --http are two measurements; give one of them")
     measure, steps, remark = parts[part]

@@ -51,7 +51,7 @@ EXAMPLES: Final = {
         "init --gpus",
     ),
     "fit-forecast": ("fit-forecast mine --signals mine/signals.csv --zones DE,FR",),
-    "bench": ("bench", "bench plan"),
+    "bench": ("bench", "bench plan", "bench scale --jobs 1e6 --sites 40"),
     "train": (
         "train tiny --algorithm masac --epochs 2 --hyper steps=200 --hyper updates=50 --export own.npz",
         "train --resume runs/train-tiny-masac-seed0 --epochs 10",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.bound.cluster_energy import FluidFrontier, environment_energy_bound, fluid_frontier
 from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
 from noonward.bound.cluster_utility.metered import metered_bound
 from noonward.data.environments import build_environment
 from noonward.data.jobs.dated import job_rows
@@ -66,6 +68,8 @@ from noonward.model.cluster.scenario import (
 from noonward.notices import tell
 from noonward.units import HOUR_S
 
+MANY_CHOICES: Final = 10_000_000
+"""Jobs times sites beyond which the bound of the utility is that of very many jobs (``many_jobs_bound``)."""
 BOUND_GAP: Final = 0.01
 """Gap to a schedule, as a share of the bound, at which the search for the bound of a long window stops."""
 
@@ -105,6 +109,8 @@ class ClusterObjective(Objective):
             best = {} if math.isnan(metered.lower_usd) else {"best_known_usd": metered.lower_usd}
             return Bound(utility_usd=metered.upper_usd, **best, **({"cut": 1.0} if metered.cut else {}))
         if environment.economics is not None and environment.drained:
+            if len(environment.jobs) * len(environment.sites) > MANY_CHOICES:
+                return _bound_of_many_jobs(environment, seconds)
             where = f"bound, environment {environment.index}"
             found = utility_bound(
                 environment,
@@ -135,11 +141,13 @@ class ClusterObjective(Objective):
         if "utility_usd" not in bound:
             return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
         upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
+        few = "; capacity priced by few of the jobs, which stand for all" if "standing_for_all" in bound else ""
         if math.isnan(best):
-            return f"utility at most {upper:.2f} USD; no schedule was looked for, so its optimality gap is not known"
+            unknown = "no schedule was looked for, so its optimality gap is not known"
+            return f"utility at most {upper:.2f} USD; {unknown}{few}"
         return (
             f"utility at most {upper:.2f} USD; best schedule known {best:.2f} USD "
-            f"(optimality gap {(upper - best) / abs(upper):.2%})"
+            f"(optimality gap {(upper - best) / abs(upper):.2%}){few}"
         )
 
     def metrics(self, comparison: Comparison) -> list[Metric]:
@@ -212,6 +220,12 @@ class ClusterObjective(Objective):
     def notes(self, comparison: Comparison) -> list[str]:
         """Returns how far a log could be replayed, and what the environments share, which their intervals rest on."""
         records, notes = comparison.records[comparison.reference], replay_notes(comparison)
+        few = [round(bound["standing_for_all"]) for bound in comparison.bounds if "standing_for_all" in bound]
+        if few:
+            notes.append(
+                f"in the bound, capacity is priced by {min(few):,} jobs or more that stand for all: it "
+                "holds, but other prices may lower it"
+            )
         if len(records) < 2:
             return notes
         if isinstance(comparison.scenario.jobs, JobTable) and job_rows(comparison.scenario.jobs).submit_s_J is None:
@@ -244,6 +258,15 @@ class ClusterObjective(Objective):
             *([] if scenario.signals is None else [("Emissions", carbon_scope(scenario))]),
             *([] if scenario.signals is None else [("Start", "every environment starts at 00:00 UTC of its day")]),
         ]
+
+
+def _bound_of_many_jobs(environment: Environment, seconds: float | None) -> Bound:
+    """Returns the bound of the utility where there are very many jobs, and how many of them stand for all."""
+    end_s = math.inf if seconds is None else time.monotonic() + seconds
+    found = many_jobs_bound(environment, late=lambda: time.monotonic() >= end_s)
+    best = {} if math.isnan(found.lower_usd) else {"best_known_usd": found.lower_usd}
+    cut = {"cut": 1.0} if found.cut else {}
+    return Bound(utility_usd=found.upper_usd, **best, **cut, standing_for_all=float(found.jobs))
 
 
 def _shared_windows(starts: Sequence[datetime], window_h: int) -> list[str]:

@@ -62,7 +62,7 @@ def add_site(program: Program, site: MeteredSite, most_kw: float) -> SiteColumns
     for coincident, times in zip(site.tariff.coincident, peaks, strict=True):
         coincident.convex(program, grid_N, calendar, times)
     site.tariff.convex_blocks(program, grid_N, calendar)
-    site.meter.convex(program, grid_N, calendar.step_s)
+    site.meter.convex(program, grid_N, calendar.start, calendar.step_s)
     if site.plant is not None:
         ppa, share_N = site.plant
         program.constant += ppa.convex(share_N, site.zone_price_N, hours)
@@ -152,5 +152,5 @@ def settled(site: MeteredSite, flows: Flows) -> tuple[Bill, float, float, float]
     behind, hours = site.behind, site.calendar.step_h
     wear_usd = 0.0 if behind.battery is None else behind.battery.settle(flows.discharge_N, hours)
     export_usd = 0.0 if behind.export is None else behind.export.settle(flows.export_N, site.export_price_N, hours)
-    over_usd = site.meter.settle(flows.grid_N, site.calendar.step_s)
+    over_usd = site.meter.settle(flows.grid_N, site.calendar.start, site.calendar.step_s)
     return bill_of(site, flows.grid_N), over_usd, wear_usd, export_usd

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -193,7 +194,7 @@ def read_meters(outcome: Outcome) -> dict[str, Reading]:
         step_s = step_of(environment, site.meter)
         load_kw_N, found = kw_SN(step_s)[s], metered_site(environment, s)
         if found is None:
-            read = _read(load_kw_N, step_s, site.meter, environment.window_s)
+            read = _read(load_kw_N, environment.start, step_s, site.meter, environment.window_s)
             readings[site.name] = Reading(lines=MeterLines(**read, **_UNBILLED, tariff_usd=read["over_connection_usd"]))
             continue
         gpus_kw_N = kw_SN(step_s, gpus_only=True)[s]
@@ -239,7 +240,7 @@ def _billed(
     hours = site.calendar.step_h
     solar_kwh = 0.0 if site.behind.solar is None else site.behind.solar.settle(flows.solar_N, hours)
     return MeterLines(
-        **_read(flows.grid_N, site.calendar.step_s, site.meter, window_s),
+        **_read(flows.grid_N, site.calendar.start, site.calendar.step_s, site.meter, window_s),
         energy_usd=bill.energy_usd,
         demand_usd=bill.demand_usd,
         coincident_usd=bill.coincident_usd,
@@ -273,7 +274,7 @@ def _job_costs(outcome: Outcome, s: int, site: MeteredSite, best: Dispatch) -> t
     return pro_rata_usd, float((job_kw_N * best.price_N).sum() * hours / 1000.0)
 
 
-def _read(kw_N: F8, step_s: float, meter: Meter, window_s: float) -> dict[str, float]:
+def _read(kw_N: F8, start: datetime, step_s: float, meter: Meter, window_s: float) -> dict[str, float]:
     """Returns what a meter read of the power drawn from the grid, which is averaged over its own intervals."""
     kw_X = meter.averaged(kw_N, step_s)
     drawn = np.flatnonzero(kw_X > 0)
@@ -284,6 +285,6 @@ def _read(kw_N: F8, step_s: float, meter: Meter, window_s: float) -> dict[str, f
         "base_kwh": meter.base_kw * 1000.0 * window_s / WATT_SECONDS_PER_KWH,
         "peak_kw": peak_kw,
         "load_factor": energy_kwh * HOUR_S / until_s / peak_kw if peak_kw > 0 else float("nan"),
-        "over_connection_kwh": meter.over_kwh(kw_N, step_s),
-        "over_connection_usd": meter.settle(kw_N, step_s),
+        "over_connection_kwh": meter.over_kwh(kw_N, start, step_s),
+        "over_connection_usd": meter.settle(kw_N, start, step_s),
     }

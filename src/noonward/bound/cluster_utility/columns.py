@@ -14,6 +14,7 @@ from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.model.cluster.jobs import Jobs
+from noonward.model.cluster.power_limit import within_power
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.network import Links
@@ -193,26 +194,27 @@ def market(environment: Environment, tables: FleetTables) -> Market:
     )
 
 
-def capacity(environment: Environment, tables: FleetTables, options: Options, hours: int) -> F8:
+def capacity(environment: Environment, tables: FleetTables, longest_s_S: F8, hours: int) -> F8:
     """Returns GPUs that jobs take at most at once in some hours, (S, hours).
 
-    A GPU counts in an hour if it may be taken in any part of it. Jobs run on when GPUs are withheld: what runs at a
-    time has not begun to run longer ago than the longest run at its site, and when the last of it began, all of it
-    was within what was there. So an hour has the most GPUs of any hour from so long before it up to it.
+    A GPU counts in an hour if it may be taken in any part of it, and a hard connection may leave it power. Jobs run on
+    when GPUs are withheld, or the connection carries less: what runs at a time has not begun to run longer ago than
+    the longest run at its site, and when the last of it began, all of it was within what was there. So an hour has the
+    most GPUs of any hour from so long before it up to it.
 
     Args:
         environment: Environment.
         tables: Tables of its fleet.
-        options: What its jobs may become.
+        longest_s_S: What no run exceeds at each site, s.
         hours: Number of hours.
     """
     gpus_SH = np.repeat(tables.gpus_S[:, None], hours, axis=1).astype(np.float64)
-    steps = environment.unavailable
+    steps = within_power(environment, tables, surely=False)
     if steps is None:
         return gpus_SH
     gpus_SH += Withheld(from_s_K=steps.from_s_K, gpus_KS=-steps.gpus_KS).most(0.0, HOUR_S, hours)
     for s in range(len(gpus_SH)):
-        reach_h = math.ceil(float(options.run_s_O[options.site_O == s].max(initial=0.0)) / HOUR_S)
+        reach_h = math.ceil(float(longest_s_S[s]) / HOUR_S)
         before_H = np.concatenate([np.zeros(reach_h), gpus_SH[s]])
         gpus_SH[s] = np.lib.stride_tricks.sliding_window_view(before_H, reach_h + 1).max(axis=1)
     return gpus_SH

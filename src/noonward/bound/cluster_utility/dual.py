@@ -80,6 +80,21 @@ class Dual:
         capacity_usd = float(self.gpus_S @ price_SH.sum(axis=1) if paid_SH is None else paid_SH.sum())
         return self.idle_usd + taken_usd + capacity_usd, free_SH
 
+    def priced_usd_J(self, price_SH: F8) -> F8:
+        """Returns every job's best value after capacity prices, USD, at least 0."""
+        self.value(price_SH)
+        c, total_P = self.columns, self._cumulative_SH.ravel()
+        best_K = self.best_J[self.best_J >= 0]
+
+        def paid_until(hour_K: I8, share_K: F8) -> F8:
+            return np.asarray(total_P[hour_K] + share_K * (total_P[hour_K + 1] - total_P[hour_K]))
+
+        paid_K = paid_until(c.to_K[best_K], c.to_share_K[best_K])
+        paid_K -= paid_until(c.from_K[best_K], c.from_share_K[best_K])
+        out_J = np.zeros(len(self.best_J))
+        out_J[self.best_J >= 0] = c.value_K[best_K] - c.gpus_K[best_K] * paid_K
+        return out_J
+
 
 class Relaxation(Dual):
     """The dual function of an environment.
@@ -102,20 +117,7 @@ class Relaxation(Dual):
         self.costs: Market = market(environment, self.tables)
         self.options: Options = build_options(environment, self.tables, self.costs)
         columns = build_columns(environment, self.options, self.costs)
-        capacity_SH = capacity(environment, self.tables, self.options, self.costs.carbon_SH.shape[1])
+        longest_s_S = np.zeros(len(environment.sites))
+        np.maximum.at(longest_s_S, self.options.site_O, self.options.run_s_O)
+        capacity_SH = capacity(environment, self.tables, longest_s_S, self.costs.carbon_SH.shape[1])
         super().__init__(columns, capacity_SH, self.costs.idle_usd + self.costs.run_on_usd)
-
-    def priced_usd_J(self, price_SH: F8) -> F8:
-        """Returns every job's best value after capacity prices, USD, at least 0."""
-        self.value(price_SH)
-        c, total_P = self.columns, self._cumulative_SH.ravel()
-        best_K = self.best_J[self.best_J >= 0]
-
-        def paid_until(hour_K: I8, share_K: F8) -> F8:
-            return np.asarray(total_P[hour_K] + share_K * (total_P[hour_K + 1] - total_P[hour_K]))
-
-        paid_K = paid_until(c.to_K[best_K], c.to_share_K[best_K])
-        paid_K -= paid_until(c.from_K[best_K], c.from_share_K[best_K])
-        out_J = np.zeros(len(self.best_J))
-        out_J[self.best_J >= 0] = c.value_K[best_K] - c.gpus_K[best_K] * paid_K
-        return out_J

@@ -16,6 +16,7 @@ from noonward.bound.cluster_utility.slots import SlotOptions, departures
 from noonward.bound.cluster_utility.starts import Guide, Starts, count_starts, fill_starts
 from noonward.model.cluster.environment import LONGEST_RUN_H, Environment
 from noonward.model.cluster.fleet import FleetTables
+from noonward.model.cluster.power_limit import within_power
 from noonward.model.signals import cumulative
 from noonward.seeding import stream
 from noonward.units import HOUR_S
@@ -233,10 +234,14 @@ def book(
 
 
 def free_gpus(environment: Environment, tables: FleetTables, slots: int) -> I4:
-    """Returns the GPUs that are there throughout each slot, (S, slots), so that no booked job runs on withheld ones."""
+    """Returns the GPUs that are there throughout each slot, (S, slots), so that no booked job runs on withheld ones.
+
+    Of those for which a hard connection leaves power, as many count as run at the most power that a job draws.
+    """
     free_ST = np.repeat(tables.gpus_S[:, None], slots, axis=1).astype(np.int32)
-    if environment.unavailable is not None:
-        free_ST -= environment.unavailable.most(0.0, environment.slot_s, slots).astype(np.int32)
+    steps = within_power(environment, tables, surely=True)
+    if steps is not None:
+        free_ST -= steps.most(0.0, environment.slot_s, slots).astype(np.int32)
     return free_ST
 
 

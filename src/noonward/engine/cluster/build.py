@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8, resized
+from noonward.arrays import F8, I8, Records, resized
 from noonward.decision.brief import Brief, Curves, Needs
 from noonward.decision.cluster.assembly import make_view, with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
@@ -25,6 +25,7 @@ from noonward.engine.cluster.kernels.world import (
     NO_CAPS,
     NO_REWARDS,
     OWN,
+    POWER_LIMIT,
     PRICE_SUM,
     SERIAL_SHIFT,
     SITE_STATE,
@@ -37,11 +38,14 @@ from noonward.ledger.segments import JOB_OUTCOME, SEGMENT
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.freedom import Lever, bend
 from noonward.model.cluster.jobs import SUBMITTED
+from noonward.model.cluster.power_limit import PowerSteps
 from noonward.model.cluster.tenant import TENANT
 from noonward.model.cluster.withheld import Withheld
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
+MOST_LIMIT_W: Final = float((1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1)
+"""Largest power limit that an event of the heap can hold, W."""
 SLOTS: Final = 256
 """Jobs in sight for which a view has room at first."""
 SEGMENTS: Final = 1024
@@ -83,8 +87,7 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     engine_1["part_s"] = environment.site_signals.part_s
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
-    if environment.unavailable is not None:
-        world = _withholding(world, environment.unavailable, HOUR_S * environment.hours)
+    world = _stepping(world, environment.unavailable, PowerSteps.of(environment), HOUR_S * environment.hours)
     limit_SH = np.zeros((len(environment.sites), 0))
     if own:
         limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
@@ -141,6 +144,7 @@ def _blank_world(
     engine_1["tenants"] = 0 if tenants is None else len(tenants.names)
     engine_1["half_life_s"] = np.nan if tenants is None else tenants.half_life_s
     state_S = np.zeros(sites, SITE_STATE)
+    state_S["limit_w"] = np.inf
     for name in ("head", "tail", "cursor", "running", "last_running"):
         state_S[name] = -1
     return World(
@@ -164,21 +168,43 @@ def _blank_world(
     )
 
 
-def _withholding(world: World, steps: Withheld, until_s: float) -> World:
-    """Returns a world at second 0 in which GPUs are withheld, and are by the steps up to a time, which are events."""
-    world.state_S["withheld"] = steps.gpus_KS[0]
-    world.shown.site_S["free"] = world.shown.site_S["gpus"] - steps.gpus_KS[0]
-    later_K = np.flatnonzero((steps.from_s_K > 0) & (steps.from_s_K <= until_s))
-    changed_KS = np.diff(steps.gpus_KS, axis=0, prepend=0)[later_K] != 0
-    step_E, site_E = np.nonzero(changed_KS)
-    event_E = np.zeros(len(step_E), EVENT)
-    event_E["time"] = steps.from_s_K[later_K][step_E]
-    gpus_E = steps.gpus_KS[later_K][step_E, site_E]
-    event_E["item"] = (WITHHOLD << KIND_SHIFT) | (gpus_E << SERIAL_SHIFT) | site_E
+def _stepping(world: World, withheld: Withheld | None, power: PowerSteps | None, until_s: float) -> World:
+    """Returns a world at second 0 in which GPUs are withheld and power is limited; later steps of both are events."""
+    events = []
+    if withheld is not None:
+        world.state_S["withheld"] = withheld.gpus_KS[0]
+        world.shown.site_S["free"] = world.shown.site_S["gpus"] - withheld.gpus_KS[0]
+        events.append(_step_events(withheld.from_s_K, withheld.gpus_KS, until_s, 0))
+    if power is not None:
+        finite_KS = np.isfinite(power.watts_KS)
+        whole_KS = np.where(finite_KS, np.minimum(power.watts_KS, MOST_LIMIT_W), 0.0).astype(np.int64)
+        world.state_S["limit_w"] = np.where(finite_KS[0], whole_KS[0], np.inf)
+        events.append(_step_events(power.from_s_K, whole_KS, until_s, POWER_LIMIT))
+    if not events:
+        return world
+    event_E = np.concatenate(events)
     heap_E = np.zeros(len(world.heap_E) + len(event_E), EVENT)
     heap_E[: len(event_E)] = np.sort(event_E, order=("time", "item"))  # which is a heap
     world.engine_1["heap_size"] = world.engine_1["steps_left"] = len(event_E)
     return world._replace(heap_E=heap_E)
+
+
+def _step_events(from_s_K: F8, amount_KS: I8, until_s: float, spot: int) -> Records:
+    """Returns the events WITHHOLD of steps after second 0, up to a time, at the sites whose amount changes.
+
+    Args:
+        from_s_K: When the steps begin, s.
+        amount_KS: GPUs or W by site from then on.
+        until_s: Time of the last, s.
+        spot: What their slots name beside the site: 0, or POWER_LIMIT.
+    """
+    later_K = np.flatnonzero((from_s_K > 0) & (from_s_K <= until_s))
+    step_E, site_E = np.nonzero(np.diff(amount_KS, axis=0, prepend=0)[later_K] != 0)
+    event_E = np.zeros(len(step_E), EVENT)
+    event_E["time"] = from_s_K[later_K][step_E]
+    amount_E = amount_KS[later_K][step_E, site_E]
+    event_E["item"] = (WITHHOLD << KIND_SHIFT) | (amount_E << SERIAL_SHIFT) | (spot + site_E)
+    return event_E
 
 
 def with_more_slots(world: World) -> World:

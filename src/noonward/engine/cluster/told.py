@@ -40,6 +40,8 @@ from noonward.engine.cluster.kernels.world import (
 )
 from noonward.engine.cluster.stepped import SteppedEngine
 from noonward.model.cluster.jobs import SUBMITTED
+from noonward.model.cluster.power_limit import limit_w
+from noonward.model.cluster.setting import Setting
 
 EVENTS_A_JOB: Final = 6
 """Events and happenings that a job in sight adds to a world between two questions, at most."""
@@ -89,6 +91,7 @@ class ToldEngine(SteppedEngine):
 
     def __init__(self, brief: Brief, needs: Needs) -> None:
         super().__init__(told_world(brief, needs), brief.protocol)
+        self._setting: Setting = brief
         self._coming: list[tuple[float, int, Any]] = []
         self._submitted = True
 
@@ -233,6 +236,7 @@ class ToldEngine(SteppedEngine):
         """Says up to which time all is told, s; under each-slot the slot boundary that is asked about."""
         engine = self.world.engine_1
         engine["told_s"], engine["in_slot"] = time_s, 0
+        self.world.state_S["limit_w"] = limit_w(self._setting, np.array([max(time_s, 0.0)]))[0]
         if self.each_slot:
             engine["until_s"] = time_s
         self.skip()

@@ -106,8 +106,8 @@ class Change:
         sites = []
         for site in fleet.sites:
             meter, behind = site.meter, site.behind_meter
-            if meter is not None and meter.connection_kw is not None and self.connection_factor is not None:
-                meter = meter.model_copy(update={"connection_kw": self.connection_factor * meter.connection_kw})
+            if meter is not None and self.connection_factor is not None:
+                meter = meter.connection_scaled(self.connection_factor)
             if meter is not None and self.without == "peaks":
                 meter = meter.model_copy(update={"system_load": None, "system_peaks": ()})
             if behind is not None and self.without in ("battery", "solar"):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from noonward.arrays import F8, I8
 from noonward.model.cluster.program import Program
@@ -18,7 +27,10 @@ IntervalMin = Literal[5, 10, 15, 20, 30, 60]
 """Lengths of metering intervals, min: divisors of the hour."""
 MOST_KW: Final = 1e9
 """Largest power of a site, kW."""
+MOST_HARD_KW: Final = 1e6
+"""Largest power of a connection that limits starts, kW."""
 Kilowatts = Annotated[float, Field(gt=0, le=MOST_KW)]
+_FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class SystemLoadFile(Spec):
@@ -41,6 +53,17 @@ def _in_utc(time: datetime) -> datetime:
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
+class KwStep(Spec):
+    """How much power a connection carries from a time on."""
+
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
+
+    from_: Annotated[datetime, AfterValidator(_in_utc), Field(alias="from")]
+    """Time from which it does: a day or a time, UTC unless it has an offset."""
+    kw: Kilowatts
+    """Power, kW."""
+
+
 class Meter(Spec):
     """The meter of a site. Its power is that of GPUs times the PUE of the hour, plus the base load.
 
@@ -49,9 +72,12 @@ class Meter(Spec):
 
     interval_min: IntervalMin = 15
     """Length of an interval, min."""
-    connection_kw: Kilowatts | None = None
-    """Power that the grid connection may carry, kW; none: no limit. Energy above it is counted, and priced where
+    connection_kw: Kilowatts | tuple[KwStep, ...] | None = None
+    """Power that the grid connection may carry, kW; none: no limit. A number, or steps (``[{from: 2024-05-06, kw: 96},
+    ...]``, the first of which holds before it, too). Energy above it is counted, and priced where
     ``over_connection_usd_per_kwh`` is given; jobs are not stopped."""
+    hard_connection: bool = False
+    """Whether no job starts that would lift the site's power above the connection. Jobs that run then run on."""
     over_connection_usd_per_kwh: NonNegative = 0.0
     """Price of energy above the connection, USD/kWh."""
     base_kw: Annotated[float, Field(ge=0, le=MOST_KW)] = 0.0
@@ -72,40 +98,106 @@ class Meter(Spec):
     def _by_path(cls, said: Any) -> Any:
         return {"path": said} if isinstance(said, str | Path) else said
 
+    @field_validator("connection_kw", mode="after")
+    @classmethod
+    def _in_order(cls, said: float | tuple[KwStep, ...] | None) -> float | tuple[KwStep, ...] | None:
+        if isinstance(said, tuple):
+            if not said:
+                raise ValueError("connection_kw holds no step; give kW, or steps such as [{from: 2024-05-06, kw: 96}]")
+            if any(step.from_ >= after.from_ for step, after in itertools.pairwise(said)):
+                raise ValueError("the steps of connection_kw do not ascend; give them by time, each time once")
+        return said
+
+    @model_validator(mode="after")
+    def _has_what_is_hard(self) -> Self:
+        if self.hard_connection and not 0 < max((step.kw for step in self.connection), default=0.0) <= MOST_HARD_KW:
+            raise ValueError(
+                f"hard_connection needs a connection_kw of at most {MOST_HARD_KW:,.0f} kW; give one, or leave "
+                "hard_connection out"
+            )
+        return self
+
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "tariff", "past_peak_kw", "system_load", "system_peaks")
+        return without_defaults(self, write, "hard_connection", "tariff", "past_peak_kw", "system_load", "system_peaks")
 
     @property
     def interval_s(self) -> float:
         """Length of an interval, s."""
         return self.interval_min * MINUTE_S
 
+    @property
+    def connection(self) -> tuple[KwStep, ...]:
+        """Steps of the connection's power; none without a limit."""
+        if self.connection_kw is None or isinstance(self.connection_kw, tuple):
+            return self.connection_kw or ()
+        return (KwStep(from_=_FIRST, kw=self.connection_kw),)
+
+    def connection_scaled(self, factor: float) -> Meter:
+        """Returns the meter with a connection that carries a multiple of the power; the same without a limit."""
+        said = self.connection_kw
+        if isinstance(said, tuple):
+            steps = tuple(step.model_copy(update={"kw": factor * step.kw}) for step in said)
+            return self.model_copy(update={"connection_kw": steps})
+        return self if said is None else self.model_copy(update={"connection_kw": factor * said})
+
+    def connection_at(self, start: datetime, time_s_X: F8) -> F8:
+        """Returns the power that the connection carries at some times, kW; infinite without a limit.
+
+        Args:
+            start: UTC time of second 0.
+            time_s_X: Times since then, s.
+        """
+        if not self.connection:
+            return np.full(len(time_s_X), np.inf)
+        from_s_K = np.array([(step.from_ - start).total_seconds() for step in self.connection])
+        kw_K = np.array([step.kw for step in self.connection])
+        return np.asarray(kw_K[np.maximum(np.searchsorted(from_s_K, time_s_X, side="right") - 1, 0)])
+
+    def connection_by_interval(self, start: datetime, count: int) -> F8:
+        """Returns the power that the connection carries in the intervals of a run, kW: its mean where it changes.
+
+        Args:
+            start: UTC time of the first interval's begin.
+            count: Number of intervals.
+        """
+        steps_s = np.array([(step.from_ - start).total_seconds() for step in self.connection])
+        kw_X = self.connection_at(start, self.interval_s * np.arange(count, dtype=np.float64))
+        changes_s = steps_s[(steps_s > 0) & (steps_s < count * self.interval_s) & (steps_s % self.interval_s > 0)]
+        for x in np.unique(changes_s // self.interval_s).astype(np.int64).tolist():
+            edge_s = self.interval_s * np.array([x, x + 1.0])
+            edge_s = np.unique([*edge_s, *steps_s[(steps_s > edge_s[0]) & (steps_s < edge_s[1])]])
+            kw_X[x] = self.connection_at(start, edge_s[:-1]) @ np.diff(edge_s) / self.interval_s
+        return kw_X
+
     def averaged(self, kw_N: F8, step_s: float) -> F8:
         """Returns mean power by interval of the meter, kW, from power by shorter ones."""
         return np.asarray(kw_N.reshape(-1, round(self.interval_s / step_s)).mean(axis=1))
 
-    def over_kwh(self, kw_N: F8, step_s: float) -> float:
-        """Returns the energy above the connection, kWh; 0 without a limit."""
-        if self.connection_kw is None:
+    def over_kwh(self, kw_N: F8, start: datetime, step_s: float) -> float:
+        """Returns the energy above the connection, kWh; 0 without a limit. Arguments as in ``settle``."""
+        if not self.connection:
             return 0.0
-        over_X = np.maximum(0.0, self.averaged(kw_N, step_s) - self.connection_kw)
+        kw_X = self.averaged(kw_N, step_s)
+        over_X = np.maximum(0.0, kw_X - self.connection_by_interval(start, len(kw_X)))
         return float(over_X.sum() * self.interval_s / HOUR_S)
 
-    def settle(self, kw_N: F8, step_s: float) -> float:
+    def settle(self, kw_N: F8, start: datetime, step_s: float) -> float:
         """Returns the price of the energy above the connection, USD.
 
         Args:
             kw_N: Power drawn by interval, kW.
+            start: UTC time of the first interval's begin.
             step_s: Length of these intervals, s, a divisor of the meter's.
         """
-        return self.over_connection_usd_per_kwh * self.over_kwh(kw_N, step_s)
+        return self.over_connection_usd_per_kwh * self.over_kwh(kw_N, start, step_s)
 
-    def convex(self, program: Program, draw_N: I8, step_s: float) -> None:
+    def convex(self, program: Program, draw_N: I8, start: datetime, step_s: float) -> None:
         """Adds the power above the connection to a program: over_k >= mean power of k - connection, at its price."""
-        if self.connection_kw is None or not self.over_connection_usd_per_kwh:
+        if not self.connection or not self.over_connection_usd_per_kwh:
             return
         each = round(self.interval_s / step_s)
         count = len(draw_N) // each
         over_X = program.columns(count, self.over_connection_usd_per_kwh * self.interval_s / HOUR_S)
-        program.rows(count, [(over_X, 1.0), (draw_N.reshape(count, each), -1.0 / each)], lower=-self.connection_kw)
+        limit_X = self.connection_by_interval(start, count)
+        program.rows(count, [(over_X, 1.0), (draw_N.reshape(count, each), -1.0 / each)], lower=-limit_X)

@@ -21,6 +21,7 @@ from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
 from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, Order
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
+from noonward.schedule.cluster.peak_shave import Headroom, PeakShave
 from noonward.schedule.cluster.preempting import Preempt, Victims
 from noonward.schedule.cluster.routing import CheapestNow, Clock, Gang, LimitS, Router, Spare
 from noonward.schedule.cluster.slot_rules import (
@@ -100,6 +101,7 @@ def add_policies(registry: Registry, *nets: Path, find: Find | None = None) -> N
     _add_bookers(registry)
     _add_bending(registry)
     _add_event_response(registry, registry.find if find is None else find)
+    _add_peak_shave(registry, registry.find if find is None else find)
     _add_preempting(registry)
     _add_routers(registry)
     _add_weighed(registry)
@@ -324,6 +326,32 @@ def _add_event_response(registry: Registry, find: Find) -> None:
 
     registry.add_family(
         Family(name="event-response", make=make, describe=describe, roles=roles, check=check, packaged=True)
+    )
+
+
+def _add_peak_shave(registry: Registry, find: Find) -> None:
+    """Adds what keeps peaks low on top of another policy."""
+
+    def make(base: BaseName = "local-fcfs", headroom: Headroom = 0.15, kept: Kept = 0.3) -> Scheduler:
+        return PeakShave(find(base, "cluster").make(), headroom, kept)
+
+    def describe(base: str, headroom: float, kept: float) -> str:
+        return (
+            f"Decides as {base}; where demand is charged, starts wait that would lift a site above its forecast mean "
+            f"power and {headroom:.0%}, while more than {kept:.0%} of a job's slack is left."
+        )
+
+    def check(base: str, **_: object) -> None:
+        try:
+            make(base)
+        except ScenarioError as error:
+            raise ValueError(f"base={base}: {error}") from None
+
+    def roles(**_: object) -> frozenset[Role]:
+        return frozenset({"rule"})
+
+    registry.add_family(
+        Family(name="peak-shave", make=make, describe=describe, roles=roles, check=check, packaged=True)
     )
 
 

@@ -33,7 +33,6 @@ from noonward.engine.cluster.kernels.physics import (
     read_meters,
     read_reward,
     room_for,
-    room_now,
     runs_on,
     set_defaults,
     show_hour,
@@ -102,7 +101,7 @@ def dispatch(w: World, s: int) -> int:
             leave_queue(w, job, s)
             give_up(w, job)
             continue
-        if room_now(w, s) < view.job_J[job].gpus_min:
+        if room_for(w, job, s) < view.job_J[job].gpus_min:
             await_hour(w, s)
             return 0
         if w.engine_1[0].wants_allocate:
@@ -325,9 +324,9 @@ def advance_on_arrival(w: World) -> int:
             continue
         drop_top(w)
         if kind == WITHHOLD:
-            withhold(w, time, serial, job)
-            w.engine_1[0].dispatch = job
-            w.engine_1[0].dispatch_last = job
+            s = withhold(w, time, serial, job)
+            w.engine_1[0].dispatch = s
+            w.engine_1[0].dispatch_last = s
             continue
         if kind != HOUR and view.job_J[job].serial != serial:
             continue  # it has ended or was withdrawn

@@ -7,7 +7,7 @@ import numpy as np
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.lives import run_end_s, unit_s
-from noonward.decision.cluster.view import CARBON, ORACLE, POWER_W, PRICE, SECONDS, no_answer
+from noonward.decision.cluster.view import CARBON, LOADS, ORACLE, POWER_W, PRICE, SECONDS, no_answer
 from noonward.engine.cluster.kernels.tenants import hold_quota, quota_room
 from noonward.engine.cluster.kernels.world import (
     AT_START,
@@ -26,6 +26,7 @@ from noonward.engine.cluster.kernels.world import (
     OVERDUE,
     OWN,
     PLANNED,
+    POWER_LIMIT,
     PRICE_SUM,
     RUNNING,
     SERIAL_SHIFT,
@@ -40,6 +41,9 @@ from noonward.ledger.settle import counted_s, integral_between, settle_integrals
 from noonward.ledger.utility import utility_kernel
 from noonward.model.cluster.knowledge import OVERRUN
 from noonward.units import HOUR_S
+
+ROUNDING = 1e-9
+"""Share by which rounding may exceed a power limit."""
 
 
 @kernel(inline=True, allocates=False)
@@ -314,9 +318,42 @@ def room_now(w: World, s: int) -> int:
 
 @kernel(inline=True, allocates=False)
 def room_for(w: World, job: int, s: int) -> int:
-    """Returns how many GPUs a job may start on at a site now: those free there that its tenant may take."""
+    """Returns how many GPUs a job may start on at a site now: free ones that its tenant and the connection allow."""
     free = room_now(w, s)
-    return min(free, quota_room(w, w.track_J[job].tenant)) if w.engine_1[0].tenants else free
+    if w.engine_1[0].tenants:
+        free = min(free, quota_room(w, w.track_J[job].tenant))
+    return power_room(w, job, s, free) if w.state_S[s].limit_w < np.inf else free
+
+
+@kernel(allocates=False)
+def power_room(w: World, job: int, s: int, most: int) -> int:
+    """Returns on how many GPUs, so many at most, a job may start within its site's power limit.
+
+    Its power counts at the clock at which it draws most, that of jobs which load as they will draw
+    when they run, and free GPUs count.
+    """
+    view, site = w.shown, w.shown.site_S[s]
+    drawn_w = w.state_S[s].busy_w + site.free * site.free_w * site.pue
+    if w.engine_1[0].bends:
+        for other in range(view.life_J.shape[0]):
+            life = view.life_J[other]
+            if life.state == LOADS and life.site == s and view.job_J[other].serial >= 0:
+                freedom, power_w = view.freedom_C[view.job_J[other].class_], w.outcome_R[w.track_J[other].row].power_w
+                drawn_w += max(0.0, freedom.cap_power[life.cap] - freedom.load_power) * power_w
+    more_w = (most_gpu_w(w, job, s) - site.free_w) * site.pue
+    left_w = w.state_S[s].limit_w * (1.0 + ROUNDING) - drawn_w
+    if more_w <= 0.0 or left_w >= most * more_w:
+        return most
+    return max(0, int(np.floor(left_w / more_w)))
+
+
+@kernel(inline=True, allocates=False)
+def most_gpu_w(w: World, job: int, s: int) -> float:
+    """Returns the most that a job draws per GPU at a site, at the clock of which it draws most, W (IT)."""
+    busy_w = 0.0
+    for level in range(w.shown.site_S[s].levels):
+        busy_w = max(busy_w, w.shown.speed_KSCGF[POWER_W, s, w.shown.job_J[job].class_, 1, level])
+    return busy_w
 
 
 @kernel(inline=True, allocates=False)
@@ -335,13 +372,25 @@ def take_gpus(w: World, job: int, s: int, gpus: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def withhold(w: World, time: float, gpus: int, s: int) -> None:
-    """Withholds so many GPUs of a site from a time on; jobs that run on them run on."""
+def withhold(w: World, time: float, amount: int, spot: int) -> int:
+    """Withholds so many GPUs of a site from a time on, or limits its power; jobs that run run on. Returns the site.
+
+    Args:
+        w: World.
+        time: Time, s.
+        amount: GPUs, or W.
+        spot: Site, or POWER_LIMIT + site.
+    """
+    s = spot % POWER_LIMIT
     w.engine_1[0].steps_left -= 1
     w.shown.run_1[0].now_s = max(w.shown.run_1[0].now_s, time)
+    if spot >= POWER_LIMIT:
+        w.state_S[s].limit_w = amount
+        return s
     read_meters(w, s, time)
-    w.state_S[s].withheld = gpus
+    w.state_S[s].withheld = amount
     show_free(w, s)
+    return s
 
 
 @kernel(inline=True, allocates=False)

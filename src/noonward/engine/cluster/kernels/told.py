@@ -16,6 +16,7 @@ from noonward.engine.cluster.kernels.physics import (
     give_slot_back,
     give_up,
     leave_queue,
+    most_gpu_w,
     push,
     room_for,
     room_now,
@@ -68,12 +69,16 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
     elif what == QUEUE:
         enqueue(w, job, s)
     elif what == TAKE:
-        take_gpus(w, job, s, w.outcome_R[w.track_J[job].row].gpus)
+        outcome = w.outcome_R[w.track_J[job].row]
+        take_gpus(w, job, s, outcome.gpus)
+        power_w = outcome.gpus * most_gpu_w(w, job, s) * w.shown.site_S[s].pue
+        w.outcome_R[w.track_J[job].row].power_w = power_w
+        w.state_S[s].busy_w += power_w
     elif what == ROOM:
         return room_now(w, s)
     elif what == HEAD_FITS:
         first = next_in_queue(w, s)
-        return int(first >= 0 and room_now(w, s) >= w.shown.job_J[first].gpus_min)
+        return int(first >= 0 and room_for(w, first, s) >= w.shown.job_J[first].gpus_min)
     elif what == MASK:
         if s < 0:
             fill_route_mask(w.shown, job)

@@ -32,7 +32,9 @@ __all__ = ["DONE", "OVERDUE", "PLANNED", "RUNNING", "TRANSIT", "WAITING", "World
 FINISH: Final = 0
 """Event: a job finishes. Events at one time are taken in the order of these numbers, then of the job."""
 WITHHOLD: Final = 1
-"""Event: other GPUs of a site are withheld from now on; its serial is their number, its slot the site."""
+"""Event: other GPUs of a site are withheld from now on; its serial is their number, its slot the site. Or, with slot
+``POWER_LIMIT + site``: its power has another limit, and the serial is that in whole W."""
+POWER_LIMIT: Final = 1 << 28
 HOUR: Final = 2
 """Event: an hour begins and the capacity curves change."""
 REACH: Final = 3
@@ -90,7 +92,7 @@ ENGINE: Final = np.dtype(
         ("until_s", "f8"),  # time up to which events are being taken, or NaN (protocol each-slot)
         ("part_s", "f8"),  # how long a price or an intensity holds, s
         ("heap_size", "i8"),
-        ("steps_left", "i8"),  # events among them that change what is withheld
+        ("steps_left", "i8"),  # events among them that change what is withheld, or power limits
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
         ("dispatch_last", "i8"),  # last site to look at
         ("estimated", "i8"),  # jobs whose told run times are there
@@ -152,6 +154,7 @@ SITE_STATE: Final = np.dtype(
         ("cursor", "i8"),  # job asked about next in this slot of time, or -1
         ("taken", "i8"),  # GPUs of running jobs
         ("withheld", "i8"),  # GPUs that no job may take now
+        ("limit_w", "f8"),  # power above which no start may lift that of its GPUs, W; infinite: no limit
         ("drained", "i8"),  # 1 while nothing may start (protocol on-arrival; each-slot masks it)
         ("busy_w", "f8"),  # facility power of running jobs, those that stop or load included, W
         ("metered_s", "f8"),  # time up to which the meters at the end have been read

@@ -1,0 +1,211 @@
+"""Benchmark of many jobs at many sites: what every part of a run costs per job, from the draw to the record.
+
+The world is generated: sites share the packaged electricity zones, two GPU types and two PUEs, so that 400 sites are of
+60 kinds. The window grows with the jobs: as many jobs come to a site per hour, however many there are in all.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import scenario_from
+from noonward.data.signals.calibration import load_calibration
+from noonward.engine.run import run
+from noonward.errors import ScenarioError
+from noonward.evaluate.metrics import Metric
+from noonward.ledger.ledger import settle
+from noonward.ledger.record import write_record
+from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.scenario import Scenario
+from noonward.schedule.policies import make_scheduler
+from noonward.seeding import stream
+
+JOBS: Final = 100_000
+"""Jobs, where none are asked for."""
+SITES: Final = 40
+JOBS_PER_SITE_HOUR: Final = 35
+"""Jobs that come to a site per hour, on average."""
+LEAST_H: Final = 24
+"""Hours of the shortest window."""
+SEED: Final = 0
+"""Seed of the fleet, the jobs and the signals."""
+RULE: Final = "cheapest-feasible"
+"""Rule that is taken through the whole path."""
+PLANNER: Final = "bid-price-regression"
+WARM_JOBS: Final = 200
+"""Jobs of the run that compiles."""
+GIB: Final = 2.0**30
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is measured: a size, and its environment.
+
+    Attributes:
+        jobs: Jobs that were asked for.
+        scenario: Scenario.
+        environment: Its first draw.
+        build_s: CPU time of the draw, s.
+    """
+
+    jobs: int
+    scenario: Scenario
+    environment: Environment
+    build_s: float
+
+    @property
+    def size(self) -> str:
+        """The size in a metric's name, such as ``1e5_jobs_40_sites``."""
+        jobs = f"{self.jobs:.0e}".replace("e+0", "e").replace("e+", "e")
+        return f"{jobs if float(jobs) == self.jobs else self.jobs}_jobs_{len(self.scenario.fleet.sites)}_sites"
+
+    def per_job(self, part: str, seconds: float) -> Metric:
+        """Returns the CPU time of a part, us per job."""
+        return Metric.of(f"scale/{part}/us_per_job", 1e6 * seconds / len(self.environment.jobs), "CPU us/job")
+
+
+def bench_scale(
+    progress: Callable[[str], None] | None = None, *, jobs: float = JOBS, sites: int = SITES
+) -> list[Metric]:
+    """Times every part of a run of many jobs at many sites.
+
+    Args:
+        progress: Called once per part.
+        jobs: Jobs, about; a whole number of at least 1,000.
+        sites: Sites, at least 1.
+
+    Raises:
+        ScenarioError: A number is out of its range.
+    """
+    if not jobs >= 1000 or jobs != round(jobs) or sites < 1:
+        raise ScenarioError(
+            f"a benchmark of {jobs:g} jobs at {sites} sites was asked for; give a whole number of at least 1,000 jobs "
+            "and at least 1 site"
+        )
+    step = progress or (lambda _: None)
+    scenario = many_sites(round(jobs), sites)
+    warm = build_environment(many_sites(WARM_JOBS, sites))
+    for policy in (RULE, PLANNER):
+        settle(run(warm, make_scheduler(policy)))
+    many_jobs_bound(warm)
+    began_s = time.process_time()
+    environment = build_environment(scenario, seed=SEED)
+    scale = Scale(round(jobs), scenario, environment, time.process_time() - began_s)
+    metrics = []
+    for part in PARTS:
+        metrics += part(scale)
+        step(metrics[-1].name)
+    metrics.append(Metric.of("scale/peak_gib", _peak_bytes() / GIB, "GiB"))
+    return metrics
+
+
+def many_sites(jobs: int, sites: int) -> Scenario:
+    """Returns a scenario of many jobs at many sites; the same numbers give the same one.
+
+    Jobs, network and economics are those of ``fine-tuning``. Site ``i`` is in zone ``i mod 15``; the GPU type
+    changes every 15 sites, and the PUE every 30. A site has 300 to 650 GPUs.
+
+    Args:
+        jobs: Jobs, about.
+        sites: Sites.
+    """
+    zones = tuple(load_calibration("w2022").zones)
+    gpus_S = 50 * stream(SEED, "world", "bench-scale").integers(6, 14, sites)
+    watts = {"T4-class": (8, 80), "L4-class": (10, 72)}
+    types = {
+        name: {"idle_w": idle_w, "classes": {"fine-tuning": {"power": {"constant_w": full_w}, "time": "duration"}}}
+        for name, (idle_w, full_w) in watts.items()
+    }
+    placed: list[dict[str, Any]] = [
+        {
+            "name": f"site-{s:03d}",
+            "zone": zones[s % len(zones)],
+            "gpu_type": tuple(watts)[s // len(zones) % 2],
+            "gpus": int(gpus_S[s]),
+            "pue": (1.1, 1.3)[s // (2 * len(zones)) % 2],
+        }
+        for s in range(sites)
+    ]
+    kinds = {
+        name: {"share": 1 / 3, "data": {"low_gb": 1, "high_gb": most}, "model": {"low_gb": 0.2, "high_gb": 4}}
+        for name, most in (("image-generation", 20), ("text-generation", 5), ("text-to-image", 10))
+    }
+    content = {
+        "name": "many-sites",
+        "protocol": "each-slot",
+        "slot_s": 900,
+        "window_h": max(LEAST_H, round(jobs / (sites * JOBS_PER_SITE_HOUR))),
+        "end": "drained",
+        "fleet": {"gpu_types": types, "sites": placed},
+        "network": {"throughput_gb_per_min": 1, "usd_per_gb": 0.01, "kwh_per_gb": 0.005},
+        "signals": {"source": "generated", "year": 2022},
+        "jobs": {
+            "source": "fine-tuning",
+            "count": jobs,
+            "origin_shares": {site["name"]: site["gpus"] for site in placed},
+            "kinds": kinds,
+        },
+        "economics": {"revenue_usd_per_gpu_hour": 0.05, "carbon_usd_per_t": 100},
+    }
+    scenario = scenario_from(content, "many-sites")
+    assert isinstance(scenario, Scenario)
+    return scenario
+
+
+def _whole_path(scale: Scale) -> list[Metric]:
+    """A rule from the draw to the written record."""
+    began_s = time.process_time()
+    outcome = run(scale.environment, make_scheduler(RULE))
+    run_s = time.process_time()
+    settle(outcome)
+    settled_s = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        write_record(outcome, Path(folder) / "record", policy=RULE, seed=SEED, scenario_digest="", code="")
+    written_s = time.process_time()
+    return [
+        scale.per_job("build", scale.build_s),
+        scale.per_job("rule", run_s - began_s),
+        scale.per_job("settle", settled_s - run_s),
+        scale.per_job("record", written_s - settled_s),
+        scale.per_job("whole_path", scale.build_s + written_s - began_s),
+    ]
+
+
+def _planner_and_bound(scale: Scale) -> list[Metric]:
+    """Bid prices, the first improvements of their prices included; the bound, and how far from it the best known is."""
+    began_s = time.process_time()
+    outcome = run(scale.environment, make_scheduler(PLANNER))
+    run_s = time.process_time()
+    earned_usd = settle(outcome).utility_usd
+    del outcome
+    settled_s = time.process_time()
+    bound = many_jobs_bound(scale.environment)
+    bound_s = time.process_time() - settled_s
+    best_usd = max(earned_usd, bound.lower_usd)
+    jobs = len(scale.environment.jobs)
+    return [
+        Metric.of(f"scale/us_per_job_at_{scale.size}", 1e6 * (run_s - began_s) / jobs, "CPU us/job"),
+        scale.per_job("bound", bound_s),
+        Metric.of("scale/bound_gap", (bound.upper_usd - best_usd) / abs(bound.upper_usd), "fraction"),
+        Metric.of("scale/planner_gap", (bound.upper_usd - earned_usd) / abs(bound.upper_usd), "fraction"),
+    ]
+
+
+PARTS: Final[tuple[Callable[[Scale], list[Metric]], ...]] = (_whole_path, _planner_and_bound)
+"""What is measured, in this order. A further part is one function."""
+
+
+def _peak_bytes() -> float:
+    """Returns the most memory that this process has taken so far, bytes."""
+    import resource  # there is none on Windows
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024.0

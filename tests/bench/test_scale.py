@@ -1,0 +1,46 @@
+"""The benchmark of many jobs at many sites: its world grows by the window, and every part has a name."""
+
+import numpy as np
+import pytest
+
+from noonward.bench.scale import LEAST_H, PARTS, Scale, bench_scale, many_sites
+from noonward.data.environments import build_environment
+from noonward.errors import ScenarioError
+
+
+def test_many_sites_are_of_few_kinds_and_as_many_jobs_come_to_each_whatever_their_number():
+    sites = many_sites(1_000_000, 400).fleet.sites
+    assert len({(site.zone, site.gpu_type, site.pue) for site in sites}) == 60
+    per_hour = [jobs / sites / many_sites(jobs, sites).window_h for jobs, sites in ((100_000, 40), (1_000_000, 400))]
+    assert per_hour == pytest.approx([35, 35], rel=0.01)
+    assert many_sites(1000, 40).window_h == LEAST_H
+
+
+def test_the_same_numbers_give_the_same_jobs():
+    first, second = (build_environment(many_sites(1000, 3)).jobs for _ in range(2))
+    assert np.array_equal(first.arrival_s_J, second.arrival_s_J)
+    assert 800 < len(first) < 1200
+
+
+def test_every_part_of_a_run_is_timed_per_job():
+    done = []
+    metrics = {metric.name: metric for metric in bench_scale(done.append, jobs=1000, sites=2)}
+    assert len(done) == len(PARTS)
+    parts = [f"scale/{part}/us_per_job" for part in ("build", "rule", "settle", "record")]
+    assert all(metrics[name].value > 0 for name in parts)
+    assert metrics["scale/whole_path/us_per_job"].value == pytest.approx(sum(metrics[name].value for name in parts))
+    assert metrics["scale/us_per_job_at_1e3_jobs_2_sites"].value > 0
+    assert metrics["scale/bound/us_per_job"].value > 0
+    assert 0 < metrics["scale/bound_gap"].value <= metrics["scale/planner_gap"].value < 0.5
+    assert 0.05 < metrics["scale/peak_gib"].value < 64
+
+
+@pytest.mark.parametrize(("jobs", "name"), [(10_000_000, "1e7_jobs_400_sites"), (1500, "1500_jobs_400_sites")])
+def test_a_size_is_written_in_powers_of_ten_where_it_is_one(jobs, name):
+    assert Scale(jobs, many_sites(1000, 400), None, 0.0).size == name
+
+
+@pytest.mark.parametrize(("jobs", "sites"), [(999, 2), (1000.5, 2), (float("nan"), 2), (1000, 0)])
+def test_sizes_that_are_none_are_refused(jobs, sites):
+    with pytest.raises(ScenarioError, match="at least 1,000 jobs and at least 1 site"):
+        bench_scale(jobs=jobs, sites=sites)

@@ -62,6 +62,54 @@ def test_rewards_of_the_sites_sum_to_the_utility(reward):
     assert sum(rewards) == pytest.approx(ledger.utility_usd, rel=1e-9)
 
 
+METERED = (
+    "fleet.tariffs={t: {demand: [{usd_per_kw_month: 50, interval_min: 15}], usd_per_month: 20}}",
+    "fleet.sites.0.meter={tariff: t, base_kw: 0.2, connection_kw: 0.4, over_connection_usd_per_kwh: 1}",
+    "fleet.sites.1.meter={tariff: t}",
+    "fleet.sites.1.behind_meter={battery: {kw: 0.2, kwh: 0.8}}",
+    "events=[{site: north, start_h: 3, hours: 2, baseline_kw: 0.5, cut: 0.3, penalty_usd_per_mwh: 4000}]",
+)
+
+
+def metered_episode(reward, metered):
+    """Rewards of an episode of `tiny`, the first reading first, summed over agents where they differ; its ledger."""
+    env = SitesEnv(load_scenario("tiny", METERED if metered else METERED[:1]), reward=reward)
+    observations, infos = env.reset(seed=3)
+    rng, rewards = np.random.default_rng(0), [infos["north"]["before_usd"]]
+    while env.agents:
+        masks = {agent: observations[agent]["action_mask"] for agent in env.agents}
+        actions = {agent: int(rng.choice(np.flatnonzero(mask))) for agent, mask in masks.items()}
+        observations, earned, *_ = env.step(actions)
+        rewards.append(sum(earned.values()) if reward == "own" else earned["north"])
+    return np.array(rewards), settle(env._episodes.engine.outcome(0))
+
+
+@pytest.mark.parametrize("reward", ["utility", "own"])
+def test_rewards_of_metered_sites_hold_what_the_ledger_settles(reward):
+    rewards, ledger = metered_episode(reward, True)
+    plain, _ = metered_episode(reward, False)
+    assert abs(ledger.tariff_usd) > 0.05
+    if reward == "utility":
+        assert rewards.sum() == pytest.approx(ledger.utility_usd, rel=1e-9)
+    assert (plain - rewards).sum() == pytest.approx(ledger.tariff_usd, rel=1e-9)
+    # peaks cost when they are set, not at the end alone
+    assert (np.abs(plain - rewards)[1:] > 1e-3).sum() > 5
+
+
+def test_rewards_of_the_dispatcher_hold_what_the_ledger_settles():
+    settings = (*SHORT, *METERED[:1], "fleet.sites.0.meter={tariff: t}", "fleet.sites.2.meter={tariff: t}")
+    observation = Observation(kind="extended", protocol="on-arrival", gpus_max=16, signals=True)
+    env = DispatcherEnv("fine-tuning", observation, settings=settings, reward="utility")
+    _, info = env.reset(seed=2)
+    total, ended = info["before_usd"], False
+    while not ended:
+        _, reward, ended, _, _ = env.step(env.action_space.sample())
+        total += reward
+    ledger = settle(env._episodes.engine.outcome(0))
+    assert abs(ledger.tariff_usd) > 0.05
+    assert total == pytest.approx(ledger.utility_usd, rel=1e-9)
+
+
 def test_own_rewards_differ_by_agent_and_sum_to_what_the_team_earns_over_idling():
     env = SitesEnv("tiny", reward="own")
     observations, _ = env.reset(seed=3)

@@ -7,12 +7,14 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from noonward.arrays import F8
 from noonward.data.environments import build_environment
 from noonward.data.splits import MONTHS, SEEDS, Split, split_scenario, split_seed
 from noonward.decision.cluster.observation import Observation
 from noonward.engine.cluster.batch import BatchEngine, Reward
 from noonward.errors import MissingExtraError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
+from noonward.ledger.meters import read_meters
 from noonward.model.cluster.scenario import Scenario
 
 try:
@@ -113,6 +115,7 @@ class Episodes:
         self.reward, self.forecast = reward, forecast
         self.seed, self.index = 0, -1
         self._engine: BatchEngine | None = None
+        self._metered_usd_S = np.zeros(len(scenario.fleet.sites))
 
     @property
     def engine(self) -> BatchEngine:
@@ -140,6 +143,22 @@ class Episodes:
             )
         else:
             self._engine.reset(0, environment, self.seed)
+        self._metered_usd_S = np.zeros(len(environment.sites))
+
+    def metered_usd_S(self) -> F8:
+        """Returns what the sites' meters have added to the cost since the last call of the episode, USD, (S,).
+
+        That is what the ledger settles beyond the energy of GPUs for what has happened so far (``Reading.added_usd``):
+        bills with their peaks, energy above a connection, devices, grid events. Base load and free GPUs of the whole
+        window count in the first call. The engine's rewards do not hold it; less it they sum to the ledger's utility.
+        """
+        names = self.engine.environments[0].sites
+        if all(site.meter is None for site in self.scenario.fleet.sites):
+            return np.zeros(len(names))
+        readings = read_meters(self.engine.outcome(0))
+        before_S = self._metered_usd_S
+        self._metered_usd_S = np.array([readings[name].added_usd if name in readings else 0.0 for name in names])
+        return self._metered_usd_S - before_S
 
     def step(self, choice_N: NDArray[np.int64]) -> None:
         """Executes the choices.

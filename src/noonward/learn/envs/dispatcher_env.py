@@ -67,7 +67,8 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     | ``at-start`` | the same, with each job counted whole when it starts |
 
     What the run earned before its first question is in ``info["before_usd"]`` of ``reset``; with it the rewards
-    ``utility`` and ``at-start`` sum to the ledger's utility.
+    ``utility`` and ``at-start`` sum to the ledger's utility; what meters add to the cost (tariffs, peaks, devices,
+    events) counts as it arises.
 
     End: ``terminated`` when every job is done or overdue, ``truncated`` where the scenario ends with its window. The
     last observation is zero, and its mask leaves action 0.
@@ -136,7 +137,7 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         self._episodes.begin(seed)
         observation, info = self._shown()
         if self.reward != "energy":
-            info["before_usd"] = float(self._episodes.engine.reward_B[0])
+            info["before_usd"] = self._earned_usd()
         return observation, info
 
     def step(self, action: int | np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -151,10 +152,14 @@ class DispatcherEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             taken = feasible_instead(self._mask_A(), taken)
         energy = self._energy(taken) if self._episodes.running and self.action_space.contains(taken) else 0.0
         self._episodes.step(np.array([taken], np.int64))
-        reward = energy if self.reward == "energy" else float(self._episodes.engine.reward_B[0])
+        reward = energy if self.reward == "energy" else self._earned_usd()
         observation, info = self._shown()
         info |= {"action": taken, "infeasible": taken != int(action)}
         return observation, reward, *self._episodes.ended(), info
+
+    def _earned_usd(self) -> float:
+        """Returns the growth of the utility since the last call, what meters add to the cost included, USD."""
+        return float(self._episodes.engine.reward_B[0] - self._episodes.metered_usd_S().sum())
 
     def _mask_A(self) -> NDArray[np.int8]:
         """Returns the mask of the question, or that of the end."""

@@ -54,7 +54,8 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
     start, ``BatchEngine``). What the run earned before its first question is in ``infos[agent]["before_usd"]`` of
     ``reset``; with it the rewards sum to the ledger's utility. Under ``reward="own"`` an agent earns what its own
     decisions brought: the whole value of the jobs it starts, over leaving their GPUs free, less the cost of the
-    journeys it begins. Summed over the agents, that is what the utility exceeds that of an idle fleet by.
+    journeys it begins. Summed over the agents, that is what the utility exceeds that of an idle fleet by. What meters
+    add to the cost (tariffs, peaks, devices, events) counts as it arises, under ``own`` at its site.
 
     End: all agents terminate when every job is done or overdue, or are truncated where the scenario ends with its
     window. The last observation is zero, and its mask leaves hold.
@@ -126,7 +127,7 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
         """Begins an episode; options are not read."""
         self._episodes.begin(seed)
         self.agents = list(self.possible_agents)
-        before = {"before_usd": float(self._episodes.engine.reward_B[0])}
+        before = {"before_usd": float(self._episodes.engine.reward_B[0] - self._episodes.metered_usd_S().sum())}
         nothing_N = np.zeros(len(self.agents), np.int64)
         infos = self._infos(nothing_N, nothing_N > 0)
         return self._observations(), {agent: info | before for agent, info in infos.items()}
@@ -148,11 +149,14 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
                 if 0 <= choice < mask_NA.shape[1] and not mask_NA[n, choice]:
                     taken_N[n] = HOLD
         self._episodes.step(taken_N)
-        agents, reward_N = self.agents, self._episodes.engine.reward_BN[0].tolist()
+        metered_usd_S = self._episodes.metered_usd_S()
+        own = self._episodes.reward == "own"
+        reward_N = self._episodes.engine.reward_BN[0] - (metered_usd_S if own else metered_usd_S.sum())
+        agents = self.agents
         terminated, truncated = self._episodes.ended()
         out = (
             self._observations(),
-            dict(zip(agents, reward_N, strict=True)),
+            dict(zip(agents, reward_N.tolist(), strict=True)),
             dict.fromkeys(agents, terminated),
             dict.fromkeys(agents, truncated),
             self._infos(taken_N, taken_N != chosen_N),

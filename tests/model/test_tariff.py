@@ -203,60 +203,81 @@ def test_a_step_of_a_demand_charge_is_the_running_maximum():
     assert 2.0 * peak_kw_M[0] == pytest.approx(bill_of(site, kw_N).demand_usd)
 
 
-def test_utilityrate5_bills_the_same():
-    """NREL's System Advisor Model: energy by period, demand by period and month, fixed charges; random loads."""
+def sam_bill(kw_N, rates):
+    """What NREL's System Advisor Model bills for a year's load: energy, demand and fixed charges, USD."""
     utilityrate5 = pytest.importorskip("PySAM.Utilityrate5", reason="NREL-PySAM is not installed")
+    model, flat = utilityrate5.new(), [[1] * 24 for _ in range(12)]
+    plain = {
+        "analysis_period": 1, "inflation_rate": 0, "system_use_lifetime_output": 0, "degradation": [0],
+        "gen": [0.0] * len(kw_N), "load": kw_N.tolist(), "load_escalation": [0], "rate_escalation": [0],
+        "ur_metering_option": 2, "ur_monthly_min_charge": 0, "ur_annual_min_charge": 0, "ur_sell_eq_buy": 0,
+        "ur_en_ts_buy_rate": 0, "ur_en_ts_sell_rate": 0, "ur_dc_enable": 1,
+        **{f"ur_{kind}_sched_{days}": flat for kind in ("ec", "dc") for days in ("weekday", "weekend")},
+        "ur_dc_tou_mat": [[1, 1, 1e38, 0.0]],
+    }  # fmt: skip
+    for name, value in (plain | rates).items():
+        model.value(name, value)
+    model.execute(0)
+    energy, *demand, fixed = (
+        sum(getattr(model.Outputs, f"year1_monthly_{name}_without_system"))
+        for name in ("ec_charge", "dc_fixed", "dc_tou", "fixed")
+    )
+    return energy, sum(demand), fixed
+
+
+def assert_billed_alike(tariff, kw_N, rates):
+    """Whether a tariff and SAM's rates come to the same bill for 2018: it begins on a Monday, as SAM's year does."""
+    step_s = 8760 * HOUR_S / len(kw_N)
+    ours = bill_of(metered(tariff, start=datetime(2018, 1, 1, tzinfo=UTC), hours=8760, step_s=step_s), kw_N)
+    theirs = sam_bill(kw_N, rates)
+    assert (ours.energy_usd, ours.demand_usd, ours.fixed_usd) == pytest.approx(theirs, abs=0.005)
+
+
+def test_utilityrate5_bills_the_same_by_period():
+    """NREL's System Advisor Model: energy by period, demand by period and month, fixed charges; random loads."""
     rng = np.random.default_rng(11)
     for _ in range(3):
-        peak_hours = tuple(range(12, 18))
-        summer = (6, 7, 8, 9)
-        rates = rng.uniform(0.03, 0.2, 2).round(4)
-        flat, tou, fixed = (float(each) for each in rng.uniform(1, 20, 3).round(2))
+        peak_hours, summer = tuple(range(12, 18)), (6, 7, 8, 9)
+        low, high = rng.uniform(0.03, 0.2, 2).round(4).tolist()
+        flat, tou, fixed = rng.uniform(1, 20, 3).round(2).tolist()
+        peak = {"hours": peak_hours, "months": summer, "days": "weekdays"}
         tariff = {
-            "energy": 1000 * rates[0],
-            "fees": [
-                {"usd_per_mwh": 1000 * (rates[1] - rates[0]), "hours": peak_hours, "months": summer, "days": "weekdays"}
-            ],
+            "energy": 1000 * low,
+            "fees": [{"usd_per_mwh": 1000 * (high - low), **peak}],
             "demand": [
                 {"usd_per_kw_month": flat, "interval_min": 60},
-                {
-                    "usd_per_kw_month": tou,
-                    "interval_min": 60,
-                    "hours": peak_hours,
-                    "months": summer,
-                    "days": "weekdays",
-                },
+                {"usd_per_kw_month": tou, "interval_min": 60, **peak},
             ],
             "usd_per_month": fixed,
         }
-        # SAM's year begins on a Monday and has 8760 hours: 2018, without a change of the clock
-        site = metered(tariff, start=datetime(2018, 1, 1, tzinfo=UTC), hours=8760)
-        kw_N = rng.gamma(2.0, 40.0, 8760)
-        ours = bill_of(site, kw_N)
-        model = utilityrate5.new()
-        off = [[1] * 24 for _ in range(12)]
         on = [[2 if m + 1 in summer and h in peak_hours else 1 for h in range(24)] for m in range(12)]
-        for name, value in {
-            "analysis_period": 1, "inflation_rate": 0, "system_use_lifetime_output": 0, "degradation": [0],
-            "gen": [0.0] * 8760, "load": kw_N.tolist(), "load_escalation": [0],
-            "rate_escalation": [0], "ur_metering_option": 2, "ur_monthly_fixed_charge": fixed,
-            "ur_monthly_min_charge": 0, "ur_annual_min_charge": 0, "ur_sell_eq_buy": 0,
-            "ur_en_ts_buy_rate": 0, "ur_en_ts_sell_rate": 0,
-            "ur_ec_sched_weekday": on, "ur_ec_sched_weekend": off,
-            "ur_ec_tou_mat": [[1, 1, 1e38, 0, rates[0], 0], [2, 1, 1e38, 0, rates[1], 0]],
-            "ur_dc_enable": 1, "ur_dc_sched_weekday": on, "ur_dc_sched_weekend": off,
+        rates = {
+            "ur_monthly_fixed_charge": fixed, "ur_ec_sched_weekday": on, "ur_dc_sched_weekday": on,
+            "ur_ec_tou_mat": [[1, 1, 1e38, 0, low, 0], [2, 1, 1e38, 0, high, 0]],
             "ur_dc_flat_mat": [[m, 1, 1e38, flat] for m in range(12)],
             "ur_dc_tou_mat": [[1, 1, 1e38, 0.0], [2, 1, 1e38, tou]],
-        }.items():  # fmt: skip
-            model.value(name, value)
-        model.execute(0)
-        theirs = {
-            name: sum(getattr(model.Outputs, f"year1_monthly_{name}_without_system"))
-            for name in ("ec_charge", "dc_fixed", "dc_tou", "fixed")
+        }  # fmt: skip
+        assert_billed_alike(tariff, rng.gamma(2.0, 40.0, 8760), rates)
+
+
+def test_utilityrate5_bills_the_same_by_blocks_and_quarter_hours():
+    """The same: three blocks of a month's energy, and demand by the quarter hour; random loads."""
+    rng = np.random.default_rng(12)
+    for _ in range(3):
+        ends = np.sort(rng.uniform(2e4, 7e4, 2)).round().tolist()
+        prices = np.sort(rng.uniform(0.03, 0.2, 3)).round(4).tolist()
+        flat, fixed = rng.uniform(1, 20, 2).round(2).tolist()
+        blocks = [{"up_to_kwh": end, "usd_per_mwh": 1000 * usd} for end, usd in zip((*ends, None), prices, strict=True)]
+        demand = [{"usd_per_kw_month": flat, "interval_min": 15}]
+        rates = {
+            "ur_monthly_fixed_charge": fixed,
+            "ur_ec_tou_mat": [
+                [1, n + 1, end, 0, usd, 0] for n, (end, usd) in enumerate(zip((*ends, 1e38), prices, strict=True))
+            ],
+            "ur_dc_flat_mat": [[m, 1, 1e38, flat] for m in range(12)],
         }
-        assert ours.energy_usd == pytest.approx(theirs["ec_charge"], abs=0.005)
-        assert ours.demand_usd == pytest.approx(theirs["dc_fixed"] + theirs["dc_tou"], abs=0.005)
-        assert ours.fixed_usd == pytest.approx(theirs["fixed"], abs=0.005)
+        tariff = {"energy": blocks, "demand": demand, "usd_per_month": fixed}
+        assert_billed_alike(tariff, rng.gamma(2.0, 40.0, 4 * 8760), rates)
 
 
 def fleet(meter, tariffs):

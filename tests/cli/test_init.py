@@ -188,6 +188,13 @@ def test_the_library_is_listed(noonward: CommandLine) -> None:
     assert "MI300X" in noonward("init", "--gpus").out
 
 
+def test_zones_are_listed_with_those_that_need_no_files(noonward):
+    rows = {line.split("│")[1].strip(): line for line in noonward("init", "--zones").out.splitlines() if "│" in line}
+    assert "generated prices" in rows["DE"]
+    assert "America/New_York" in rows["US-MIDA-PJM"]
+    assert "generated prices" not in rows["US-MIDA-PJM"]
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -49,7 +49,7 @@ def test_one_window_under_several_draws_of_prices_is_no_reason_to_adopt(drawn: A
     assert verdict_of(found).kind == "draws"
     said = headline(found)
     assert said[0].startswith("booked-persistence was better in this window: ")
-    assert "under 4 draws of prices, which the interval is over; one window of jobs cannot tell more" in said[1]
+    assert "under 4 draws of prices (the interval is over these); one window of jobs cannot tell more" in said[1]
     told = " ".join(said)
     assert "Adopt" not in told
     assert "a year" not in told

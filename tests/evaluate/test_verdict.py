@@ -227,7 +227,7 @@ def test_the_price_that_would_let_a_policy_in_is_said(priced):
     usd = {"local-fcfs": [10.0] * 4, "random": [5.0] * 4}
     found = priced(usd, late={"random": 1}, random={"late_gpu_hours": 4.0}, **{"local-fcfs": {"late_gpu_hours": 2.0}})
     said = " ".join(headline(found))
-    assert "random saves 5.00 USD per window beside that" in said
+    assert "random saves 5.00 USD per window apart from that" in said
     assert "a price of lateness (lateness.usd_per_gpu_hour) below 2.5 USD per GPU-hour" in said
 
 

@@ -186,8 +186,8 @@ def print_comparison(found: Comparison) -> None:
 
     first, *rest = headline(found)
     print(first)
-    for line in textwrap.wrap(" ".join(rest), 120):
-        print(line)
+    for n, sentence in enumerate(rest):
+        print(textwrap.fill(sentence, 120, initial_indent="- " if n else "", subsequent_indent="  " if n else ""))
     best = best_to_adopt(found)
     if best != found.reference and found.objective.value == "total_usd" and found.policies[best].summary:
         print(f"{best}: {plainly(found.policies[best].summary)}")

@@ -75,6 +75,7 @@ def init(
     carbon_price: Annotated[float, typer.Option(min=0, help="USD per tonne of CO2.")] = 100.0,
     revenue: Annotated[float, typer.Option(min=0, help="What a GPU-hour of work is worth, USD.")] = 2.0,
     gpus: Annotated[bool, typer.Option("--gpus", help="List the packaged GPUs.")] = False,
+    zones: Annotated[bool, typer.Option("--zones", help="List the known electricity zones.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a scenario of your own, as commented YAML.
@@ -87,6 +88,9 @@ def init(
 
     if gpus:
         _print_gpus()
+        return
+    if zones:
+        _print_zones()
         return
     require_new(file, force)
     origins, everywhere = pairs("--origin", origin)
@@ -163,6 +167,21 @@ def _ask_sites() -> list[str]:
         counts = typer.prompt("  GPUs, e.g. 64xA100-80-SXM or 32xH100-SXM,64xL4").strip()
         sites.append(f"{name}={zone}:{counts}")
     return sites
+
+
+def _print_zones() -> None:
+    """Prints the packaged electricity zones, their time zones, and which have statistics to generate signals from."""
+    from rich.table import Table
+
+    from noonward.cli.options import print_table
+    from noonward.data.local_time import zone_timezones
+    from noonward.data.signals.calibration import load_calibration
+
+    known = load_calibration("w2022").zones
+    table = Table("zone", "time zone", "without signal files")
+    for zone, timezone in sorted(zone_timezones().items()):
+        table.add_row(zone, timezone, "generated prices" if zone in known else "-")
+    print_table(table)
 
 
 def _print_gpus() -> None:

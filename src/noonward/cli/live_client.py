@@ -160,7 +160,7 @@ def why(
         print_answer(found)
         return
     if found.waits_for.endswith("has ended"):
-        print(f"job {job} is {found.state}: it has ended")
+        print(f"job {job} is {found.state}")
         return
     print(f"job {job} is {found.state}; it waits for {found.waits_for}")
     print(f"expected start: {found.expected_start or 'open'}; expected end: {found.expected_end or 'open'}")
@@ -188,7 +188,7 @@ def sites(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None:
         print_answer(found)
         return
     table = Table(title=f"{service.now}, policy {service.policy}, {service.open_jobs} open jobs")
-    for title in ("site", "executor", "GPUs", "free", "withheld", "waiting", "USD/MWh", "g/kWh", "state"):
+    for title in ("site", "executor", "GPUs", "free", "unavailable", "waiting", "USD/MWh", "g/kWh", "state"):
         table.add_column(title, justify="left" if title in ("site", "executor", "state") else "right")
     for one in found:
         state = "drained" if one.drained else "open" if one.reachable else f"does not answer: {one.remark}"
@@ -297,7 +297,9 @@ def savings(
         within = "" if mean.low is None else f" [{mean.low:,.2f}, {mean.high:,.2f}]"
         print(f"saved per day: {mean.mean:,.2f} {what}{within}")
     if found.left_out:
-        print(f"{found.left_out} jobs are left out: they have not ended yet, or would not have")
+        print(
+            f"{found.left_out} jobs are left out: they have not ended yet, or would not have ended under the baseline"
+        )
     print(f"note: {found.remark}")
 
 

@@ -181,7 +181,7 @@ def headline(comparison: Comparison) -> list[str]:
         told = [f"Adopt {best}: it meets the constraints that {today} misses.", f"It {said}."]
     elif verdict.kind in ("once", "draws"):
         told = [f"{best} was better in this window: {claim}."]
-        under = f", under {windows_told(comparison, count)}, which the interval is over" if count > 1 else ""
+        under = f", under {windows_told(comparison, count)} (the interval is over these)" if count > 1 else ""
         told.append(
             f"It {said}{under}; one window of jobs cannot tell more, so compare several "
             f"({how_to_run_more(comparison.scenario)}) before you decide."

@@ -479,9 +479,9 @@ class CostObjective(UtilityObjective):
                 continue
             usd, unit = saved / (hours[0] - hours[1]) / comparison.currency.usd, comparison.currency.name
             return [
-                f"{policy} saves {money(comparison.currency.of(Estimate(saved)), unit)} per window beside that: with a "
-                f"price of lateness (lateness.usd_per_gpu_hour) below {usd:,.3g} {unit} per GPU-hour it still would, "
-                "and then counts as any other."
+                f"{policy} saves {money(comparison.currency.of(Estimate(saved)), unit)} per window apart from that. "
+                f"With a price of lateness (lateness.usd_per_gpu_hour) below {usd:,.3g} {unit} per GPU-hour, it would "
+                "still save money and could be proposed."
             ]
         return []
 

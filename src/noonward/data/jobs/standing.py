@@ -185,9 +185,10 @@ def words_at_start(found: AtStart, fleet: Fleet) -> list[str]:
             f"{gpus_S[s]:,}: all of them are taken until fewer are"
         )
     if found.waiting:
+        were = "job was" if found.waiting == 1 else "jobs were"
         told.append(
-            f"{found.waiting:,} jobs of {name} were waiting at the window's start, for {found.waited_h:.1f} h on "
-            "average: they arrive at its start, and their slack is less by what they had waited"
+            f"{found.waiting:,} {were} waiting in {name} at the window's start, for {found.waited_h:.1f} h on average: "
+            "they arrive at its start, and their slack is less by what they had waited"
         )
     if found.lost:
         told.append(

@@ -132,7 +132,8 @@ class OwnFleet:
         for pool in self.pools:
             if pool.zone not in zone_timezones() and not self.signals:
                 raise ScenarioError(
-                    f"site {pool.site!r}: zone {pool.zone!r} is unknown; {nearest(pool.zone, zone_timezones())}"
+                    f"site {pool.site!r}: zone {pool.zone!r} is unknown; {nearest(pool.zone, zone_timezones())} "
+                    "('noonward init --zones' lists them)"
                 )
 
     @property

@@ -42,6 +42,7 @@ tr.failed td { color: #a3220c; } th .unit { display: block; font-weight: 400; co
 .images { display: flex; flex-wrap: wrap; gap: 14px; }
 figure { margin: 0; width: 150px; } figure img { width: 150px; height: 150px; object-fit: cover; display: block; }
 figcaption { font-size: 12px; line-height: 1.35; color: #444; overflow-wrap: anywhere; }
+.timeline { min-width: 700px; max-width: 100%; height: auto; }
 svg text { font: 12px system-ui, 'DejaVu Sans', Arial, sans-serif; fill: #222; }
 .key { font-size: 13px; color: #444; }
 .key span { display: inline-block; width: 12px; height: 12px; margin: 0 5px 0 14px; vertical-align: -1px; }
@@ -105,7 +106,7 @@ def _model(model: dict[str, Any]) -> str:
 
 def _notes(notes: Sequence[str]) -> str:
     items = "".join(f"<li>{escape(note)}</li>" for note in reversed(notes))
-    return f'<div class="notes"><strong>What happened</strong><ul>{items}</ul></div>' if items else ""
+    return f'<div class="notes"><strong>Notes</strong><ul>{items}</ul></div>' if items else ""
 
 
 def _images(tasks: Sequence[dict[str, Any]], folder: Path) -> str:
@@ -150,7 +151,7 @@ def _timeline(status: dict[str, Any]) -> str:
     legend = "".join(f'<span style="background:{color}"></span>{name}' for color, name in key)
     width, height = LEFT + WIDTH, bottom + 22
     drawing = (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" style="max-width:100%;height:auto" role="img" '
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" class="timeline" role="img" '
         f'aria-label="timeline of the servers">{rows}{bars}{ticks}</svg>'
     )
     return (
@@ -209,9 +210,9 @@ def _expected(expected: Sequence[dict[str, Any]]) -> str:
         for each in expected
     ]
     return (
-        "<h2>Expected times</h2>\n<p class='caption'>What the scheduler is told, by gang size: the scenario's values "
-        "until a gang of the size has been measured. A step bears its share of forming the gang and of decoding.</p>\n"
-        + _table(["gang", "load (s)", "from", "step (s)", "from"], rows, text={2, 4})
+        "<h2>Expected times</h2>\n<p class='caption'>What the scheduler expects, by gang size: the scenario's values "
+        "until a gang of that size has been measured. A step includes its share of forming the gang and of "
+        "decoding.</p>\n" + _table(["gang", "load (s)", "from", "step (s)", "from"], rows, text={2, 4})
     )
 
 

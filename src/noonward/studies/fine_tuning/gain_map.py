@@ -47,7 +47,7 @@ VARIED_AT: Final = (0.85, 1.2)
 """Demands at which the other assumptions are varied."""
 VARIATIONS: Final = {
     "slack": {"slack-0.1": ("jobs.slack_ratio=0.1",), "slack-1": ("jobs.slack_ratio=1.0",)},
-    "gang cap": {"gangs-1": ("jobs.gpus_cap=1",), "gangs-64": ("jobs.gpus_cap=64",)},
+    "GPUs per job": {"gangs-1": ("jobs.gpus_cap=1",), "gangs-64": ("jobs.gpus_cap=64",)},
     "arrivals": {
         "arrivals-as-gpus": (
             "jobs.origin_shares={AU-SA: 100, AU-WA: 110, CA-ON: 80, PL: 130, SG: 120}",

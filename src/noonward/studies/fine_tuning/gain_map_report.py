@@ -40,7 +40,7 @@ def write_gain_map(found: GainMap, path: Path, *, environments: int, seed: int, 
         "Under which assumptions do MASAC's published gains come out?",
         f"The paper reports {100 * PAPER_GAIN:.1f}% more utility than local FCFS and up to "
         f"{100 * PAPER_GPU_HOURS:.1f}% more GPU-hours than the other policies. It leaves out demand, GPU power, "
-        "gangs, the law of slack and more. Here these are varied. Every set of assumptions has "
+        "GPUs per job, the distribution of slack and more. Here these are varied. Every set of assumptions has "
         f"{environments} generated environments of the test's months (draw {seed}).",
         [map_table(found)],
         [pair_figure(found)],
@@ -70,7 +70,7 @@ def map_table(found: GainMap) -> TextTable:
         rows=tuple(rows),
         caption=f"The paper: {100 * PAPER_GAIN:+.1f} / {100 * PAPER_GPU_HOURS:+.1f}. ●: both of its numbers lie within "
         "the 95% intervals. What a row does not name is as in the packaged scenario. Learned policies were trained "
-        "under the packaged assumptions alone (demand 0.85, 80 W).",
+        "only under the packaged assumptions (demand 0.85, 80 W).",
     )
 
 
@@ -90,7 +90,7 @@ def map_findings(found: GainMap) -> list[str]:
 
 
 def pair_figure(found: GainMap) -> Figure:
-    """Draws gain against additional GPU-hours, a panel a policy, a point a cell, and the paper's pair."""
+    """Draws gain against additional GPU-hours, one panel per policy, one point per cell, and the paper's pair."""
     panels = [name for name in PANELS if name in found.policies] or found.compared[: len(PANELS)]
     figure = make_subplots(1, len(panels), subplot_titles=panels, shared_yaxes=True, horizontal_spacing=0.03)
     demands = sorted({cell.demand for cell in found.cells})
@@ -114,13 +114,13 @@ def pair_figure(found: GainMap) -> Figure:
         )  # fmt: skip
     for watts in sorted({_watts(cell) for cell in found.cells}):
         figure.add_scatter(
-            x=[None], y=[None], mode="markers", name=f"{watts:g} W a GPU", row=1, col=1,
+            x=[None], y=[None], mode="markers", name=f"{watts:g} W per GPU", row=1, col=1,
             marker={"symbol": "circle", "size": _size(watts), "color": "white", "line": OUTLINE},
         )  # fmt: skip
     lay_out(figure, 520, legend="right")
     figure.update_layout(legend_itemsizing="trace")
-    figure.update_xaxes(title_text="additional GPU-hours", tickformat="+.0%", matches="x")
-    figure.update_yaxes(tickformat="+.0%")
+    figure.update_xaxes(title_text="additional GPU-hours", tickformat=".0%", matches="x")
+    figure.update_yaxes(tickformat=".0%")
     figure.update_yaxes(title_text="utility over local FCFS", col=1)
     return Figure(
         name="gain-map",
@@ -128,7 +128,7 @@ def pair_figure(found: GainMap) -> Figure:
         caption="A point is the mean over the environments of one set of assumptions: its marker says what was varied, "
         "its color the demand, its size the power of a GPU. GPU-hours are compared with the one of the "
         "paper's rules (S0 to S3) that runs fewest. The star and dotted lines are the numbers that the paper reports. "
-        "A policy does what the paper says where a point lies on the star.",
+        "A point on the star would have both of the paper's numbers.",
         plot=figure,
     )
 

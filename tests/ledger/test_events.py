@@ -9,11 +9,9 @@ from bound.test_metered import world
 from ledger.test_devices import equipped
 from ledger.test_tariffs import billed
 from ledger.two_jobs import played
-from model.test_three_faces import convex_usd, dispatches, paid_usd
+from model.test_three_faces import random_events
 from noonward.bound.cluster_utility.metered import metered_bound
 from noonward.engine.run import run
-from noonward.ledger.bill import events_of
-from noonward.ledger.dispatch import dispatched
 from noonward.ledger.ledger import Ledger, settle
 from noonward.model.cluster.event import GridEvent, SiteEvent
 from noonward.schedule.policies import make_scheduler
@@ -50,40 +48,6 @@ def test_a_battery_follows_an_event_that_pays():
     lines = settle(played(fleet=equipped(battery), events=(ASKED,))).events["a"]
     assert lines.delivered_mwh == pytest.approx(0.001)
     assert (lines.missed_intervals, lines.penalty_usd) == (0, pytest.approx(0.0))
-
-
-def random_events(rng, end_s, most_kw):
-    """Events that follow each other, of random depth and price."""
-    edges_s = np.sort(rng.uniform(0, end_s, 4))
-    found = []
-    for begin_s, until_s in (edges_s[:2], edges_s[2:]):
-        baseline_kw = float(rng.uniform(0.2, 1.5) * most_kw)
-        found.append(
-            GridEvent(
-                start_s=begin_s, end_s=until_s, baseline_kw=baseline_kw, target_kw=float(rng.uniform(0, baseline_kw)),
-                ramp_s=float(rng.uniform(0, 0.5) * (until_s - begin_s)), usd_per_mwh=float(rng.uniform(0, 2000)),
-                penalty_usd_per_mwh=float(rng.uniform(0, 4000)),
-            )
-        )  # fmt: skip
-    return tuple(found)
-
-
-def test_with_events_too_no_dispatch_settles_below_its_convex_cost():
-    rng, drawn = np.random.default_rng(11), 0
-
-    def paid(one, flows):
-        events = events_of(one, flows.grid_N)
-        return paid_usd(one, flows) + events.penalty_usd - events.payment_usd
-
-    def called(site):
-        return replace(site, events=random_events(rng, 96 * 1800.0, 100.0))
-
-    for one, load_N, flows in dispatches(rng, 40, called):
-        drawn += 1
-        assert convex_usd(one, load_N, flows) <= paid(one, flows) + 1e-3
-        least = dispatched(one, load_N)
-        assert least.cost_usd <= min(paid(one, flows), paid(one, least.flows)) + 1e-6
-    assert drawn >= 20
 
 
 def test_no_policy_is_above_the_bound_with_events_in_60_worlds():

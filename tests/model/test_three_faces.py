@@ -1,16 +1,23 @@
 """Three faces: on random dispatches the physics lies within the convex set, and no settled cost is below its own."""
 
+import importlib
+import inspect
+import pkgutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
+import noonward.model.cluster
 from model.test_tariff import random_tariff
 from noonward.errors import InfeasiblePlanError
-from noonward.ledger.bill import MeteredSite
+from noonward.ledger.bill import MeteredSite, events_of
 from noonward.ledger.dispatch import add_site, balance, check_flows, dispatched, marginal_price, settled
+from noonward.model.cluster.books import Ppa
 from noonward.model.cluster.calendar import site_calendar
 from noonward.model.cluster.devices import Battery, BehindMeter, Export, Flows, Solar
+from noonward.model.cluster.event import GridEvent
 from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.program import Program
 from noonward.model.cluster.tariff import Tariff
@@ -18,7 +25,18 @@ from noonward.model.cluster.tariff import Tariff
 START = datetime(2022, 1, 30, tzinfo=UTC)
 
 
-def site(count=48, *, tariff=None, price_N=None, share_N=None, export_price=0.0, step_s=1800.0, meter=None, **behind):
+def site(
+    count=48,
+    *,
+    tariff=None,
+    price_N=None,
+    share_N=None,
+    export_price=0.0,
+    step_s=1800.0,
+    meter=None,
+    plant=None,
+    **behind,
+):
     """A site with devices, whose window is all of the run."""
     tariff = Tariff() if tariff is None else tariff
     calendar = site_calendar("Europe/Berlin", START, count * step_s, step_s, count)
@@ -31,6 +49,8 @@ def site(count=48, *, tariff=None, price_N=None, share_N=None, export_price=0.0,
         behind=BehindMeter(**behind),
         solar_share_N=np.zeros(count) if share_N is None else np.asarray(share_N, dtype=float),
         export_price_N=np.full(count, export_price),
+        plant=plant,
+        zone_price_N=price_N,
     )
 
 
@@ -70,6 +90,7 @@ def random_site(rng, count=96):
         solar=solar,
         export=export,
         battery=battery if rng.random() < 0.8 else None,
+        plant=(Ppa(kw=float(rng.uniform(10, 90)), profile="wind.csv", usd_per_mwh=60.0), rng.uniform(0, 1, count)),
     )
 
 
@@ -101,6 +122,30 @@ def random_flows(rng, one, load_N):
     return Flows(load_N, *flows)
 
 
+def convex_classes():
+    """All classes of the model with a convex face."""
+    names = [info.name for info in pkgutil.iter_modules(noonward.model.cluster.__path__)]
+    modules = [importlib.import_module(f"noonward.model.cluster.{name}") for name in names]
+    found = {each for module in modules for each in vars(module).values() if inspect.isclass(each)}
+    return {each for each in found if any(name.startswith("convex") for name in vars(each))}
+
+
+def random_events(rng, end_s, most_kw):
+    """Events that follow each other, of random depth and price."""
+    edges_s = np.sort(rng.uniform(0, end_s, 4))
+    found = []
+    for begin_s, until_s in (edges_s[:2], edges_s[2:]):
+        baseline_kw = float(rng.uniform(0.2, 1.5) * most_kw)
+        found.append(
+            GridEvent(
+                start_s=begin_s, end_s=until_s, baseline_kw=baseline_kw, target_kw=float(rng.uniform(0, baseline_kw)),
+                ramp_s=float(rng.uniform(0, 0.5) * (until_s - begin_s)), usd_per_mwh=float(rng.uniform(0, 2000)),
+                penalty_usd_per_mwh=float(rng.uniform(0, 4000)),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
 def dispatches(rng, tries, changed=lambda one: one):
     """Yields random sites, loads and dispatches that their physics allows; some tries find none.
 
@@ -115,9 +160,9 @@ def dispatches(rng, tries, changed=lambda one: one):
 
 
 def paid_usd(one, flows):
-    """What a dispatch settles at, without fees and events."""
+    """What a dispatch settles at, without fixed charges and events."""
     bill, over_usd, wear_usd, export_usd = settled(one, flows)
-    return bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd
+    return bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd + one.ppa_usd
 
 
 def convex_usd(one, load_N, flows):
@@ -144,6 +189,40 @@ def test_physics_lies_in_the_convex_set_and_no_cost_is_below_its_convex_cost():
         check_flows(one, least.flows)
         assert paid_usd(one, least.flows) == pytest.approx(least.cost_usd, rel=1e-7, abs=1e-5)
     assert drawn >= 30
+
+
+def test_with_events_too_no_dispatch_settles_below_its_convex_cost():
+    rng, drawn = np.random.default_rng(11), 0
+
+    def paid(one, flows):
+        events = events_of(one, flows.grid_N)
+        return paid_usd(one, flows) + events.penalty_usd - events.payment_usd
+
+    def called(site):
+        return replace(site, events=random_events(rng, 96 * 1800.0, 100.0))
+
+    for one, load_N, flows in dispatches(rng, 40, called):
+        drawn += 1
+        assert convex_usd(one, load_N, flows) <= paid(one, flows) + 1e-3
+        least = dispatched(one, load_N)
+        assert least.cost_usd <= min(paid(one, flows), paid(one, least.flows)) + 1e-6
+    assert drawn >= 20
+
+
+def test_every_device_tariff_and_event_is_drawn_and_has_three_faces():
+    rng, drawn = np.random.default_rng(5), set()
+    for _ in range(20):
+        one = random_site(rng)
+        plant = () if one.plant is None else one.plant[:1]
+        behind = (one.behind.battery, one.behind.solar, one.behind.export)
+        tariff = one.tariff
+        events = random_events(rng, 3600.0, 100.0)
+        drawn |= {
+            type(each) for each in (one.meter, tariff, *tariff.demand, *tariff.coincident, *behind, *plant, *events)
+        }
+    assert convex_classes() == drawn - {type(None)}
+    for each in convex_classes():
+        assert any(name.startswith("settle") for name in vars(each)), each
 
 
 def test_a_battery_shaves_a_peak_by_hand():

@@ -147,7 +147,7 @@ NOT_TURNED = {
     ],
     "what a meter reads (tests/ledger/test_meters.py turns each)",
 ) | dict.fromkeys(
-    ["Meter.hard_connection", "KwStep.from_", "KwStep.kw"],
+    ["Meter.hard_connection", "KwStep.from_", "KwStep.kw", "KwFile.path", "KwFile.timezone"],
     "connections by time, and hard ones (tests/model/test_power_limit.py turns each)",
 ) | dict.fromkeys(
     [

@@ -1,7 +1,7 @@
 """Connections by time, priced and hard, by hand: the meter's energy above them, starts they put off, and bounds."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -10,10 +10,12 @@ from ledger.test_meters import metered
 from ledger.test_pue_by_hour import PUE
 from ledger.two_jobs import HOUR_S, START, played
 from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.engine.run import run
+from noonward.errors import DataError
 from noonward.ledger.ledger import settle
 from noonward.ledger.record import environment_digest
-from noonward.model.cluster.meter import Meter
+from noonward.model.cluster.meter import KwStep, Meter
 from noonward.model.cluster.power_limit import limit_w, within_power
 from noonward.schedule.policies import make_scheduler
 from reference.cluster_utility import Replay, random_environment
@@ -39,6 +41,37 @@ def test_a_connection_by_time_by_hand():
     assert meter.connection_by_interval(START, 4).tolist() == [4.0, 4.0, 1.5, 1.0]  # 15 minutes at 2, 15 at 1
     late = Meter(interval_min=30, connection_kw=steps((60, 2.0), (120, 1.0)))
     assert late.connection_by_interval(START, 5).tolist() == [2.0, 2.0, 2.0, 2.0, 1.0]  # the first holds before it
+
+
+def test_a_file_is_read_and_its_clock_is_told(tmp_path):
+    path = tmp_path / "feeder.csv"
+    path.write_text("time,kw\n2022-12-25T00:00,0.4\n2022-12-25T01:00,0.4\n2022-12-25T03:30,0.25\n")
+    said = f"{{connection_kw: {{path: {path}, timezone: '+01:00'}}, hard_connection: true}}"
+    scenario = load_scenario("tiny", [f"fleet.sites.0.meter={said}"])
+    steps = scenario.fleet.sites[0].meter.connection
+    assert [(step.from_.isoformat(), step.kw) for step in steps] == [
+        ("2022-12-24T23:00:00+00:00", 0.4), ("2022-12-25T02:30:00+00:00", 0.25)
+    ]  # fmt: skip
+    assert scenario_from(scenario.model_dump(mode="json", by_alias=True)).fleet == scenario.fleet
+    path.write_text("time,kw\n2022-12-25T00:00Z,0.4\n")
+    assert load_scenario("tiny", [f"fleet.sites.0.meter.connection_kw={path}"]).fleet.sites[0].meter.connection == (
+        KwStep(from_=datetime(2022, 12, 25, tzinfo=UTC), kw=0.4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ("2022-12-25T00:00Z,4\n2022-12-25T00:00Z,3\n", "line 3: this time is not after the one before"),
+        ("2022-12-25T00:00Z,0\n", "is no power above 0"),
+        ("2022-12-25T00:00Z,inf\n", "kw"),
+    ],
+)
+def test_files_that_make_no_sense_are_refused(tmp_path, rows, says):
+    path = tmp_path / "feeder.csv"
+    path.write_text(f"time,kw\n{rows}")
+    with pytest.raises(DataError, match=says):
+        load_scenario("tiny", [f"fleet.sites.0.meter.connection_kw={path}"])
 
 
 def test_energy_above_a_connection_by_time_is_counted_and_priced():

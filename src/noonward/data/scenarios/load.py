@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from noonward.data.cooling import with_stated_pue
 from noonward.data.events import with_stated_events
-from noonward.data.gpus_by_time import with_stated_gpus
+from noonward.data.gpus_by_time import with_stated_connections, with_stated_gpus
 from noonward.data.jobs.dated import is_dated, may_record_starts
 from noonward.data.system_load import with_stated_meters
 from noonward.data.table_file import column_names
@@ -72,7 +72,7 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
 
     Raises:
         ScenarioError: As ``load_scenario``.
-        DataError: A file of PUE or GPUs cannot be read.
+        DataError: A file of PUE, GPUs or connections cannot be read.
     """
     try:
         model: type[BaseModel] = find_kind(content.get("kind", CLUSTER.name)).part("scenario")
@@ -85,7 +85,7 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
     placed = scenario if base is None or base == Path() else _rebase(scenario, base)
     if not isinstance(placed, Scenario):
         return placed
-    fleet = with_stated_meters(with_stated_gpus(with_stated_pue(placed.fleet)))
+    fleet = with_stated_meters(with_stated_connections(with_stated_gpus(with_stated_pue(placed.fleet))))
     return with_stated_events(placed if fleet is placed.fleet else placed.model_copy(update={"fleet": fleet}))
 
 

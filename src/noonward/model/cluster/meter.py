@@ -64,6 +64,15 @@ class KwStep(Spec):
     """Power, kW."""
 
 
+class KwFile(Spec):
+    """A file of such steps."""
+
+    path: Path
+    """CSV file with the columns ``time`` and ``kw``: from each time on the connection carries so much."""
+    timezone: str | None = None
+    """Time zone of times without an offset: an IANA name, or an offset such as +01:00; left out: they must have one."""
+
+
 class Meter(Spec):
     """The meter of a site. Its power is that of GPUs times the PUE of the hour, plus the base load.
 
@@ -72,10 +81,10 @@ class Meter(Spec):
 
     interval_min: IntervalMin = 15
     """Length of an interval, min."""
-    connection_kw: Kilowatts | tuple[KwStep, ...] | None = None
-    """Power that the grid connection may carry, kW; none: no limit. A number, or steps (``[{from: 2024-05-06, kw: 96},
-    ...]``, the first of which holds before it, too). Energy above it is counted, and priced where
-    ``over_connection_usd_per_kwh`` is given; jobs are not stopped."""
+    connection_kw: Kilowatts | tuple[KwStep, ...] | KwFile | None = None
+    """Power that the grid connection may carry, kW; none: no limit. A number, steps (``[{from: 2024-05-06, kw: 96},
+    ...]``, the first of which holds before it, too), or a file of them (``KwFile``, or its path). Energy above it is
+    counted, and priced where ``over_connection_usd_per_kwh`` is given; jobs are not stopped."""
     hard_connection: bool = False
     """Whether no job starts that would lift the site's power above the connection. Jobs that run then run on."""
     over_connection_usd_per_kwh: NonNegative = 0.0
@@ -98,9 +107,20 @@ class Meter(Spec):
     def _by_path(cls, said: Any) -> Any:
         return {"path": said} if isinstance(said, str | Path) else said
 
+    @field_validator("connection_kw", mode="before")
+    @classmethod
+    def _of_file(cls, said: Any) -> Any:
+        """Takes a path for the file that it names; a number as text is one."""
+        if isinstance(said, str):
+            try:
+                return float(said)
+            except ValueError:
+                return {"path": said}
+        return said
+
     @field_validator("connection_kw", mode="after")
     @classmethod
-    def _in_order(cls, said: float | tuple[KwStep, ...] | None) -> float | tuple[KwStep, ...] | None:
+    def _in_order(cls, said: float | tuple[KwStep, ...] | KwFile | None) -> float | tuple[KwStep, ...] | KwFile | None:
         if isinstance(said, tuple):
             if not said:
                 raise ValueError("connection_kw holds no step; give kW, or steps such as [{from: 2024-05-06, kw: 96}]")
@@ -110,7 +130,9 @@ class Meter(Spec):
 
     @model_validator(mode="after")
     def _has_what_is_hard(self) -> Self:
-        if self.hard_connection and not 0 < max((step.kw for step in self.connection), default=0.0) <= MOST_HARD_KW:
+        if not self.hard_connection or isinstance(self.connection_kw, KwFile):
+            return self
+        if not 0 < max((step.kw for step in self.connection), default=0.0) <= MOST_HARD_KW:
             raise ValueError(
                 f"hard_connection needs a connection_kw of at most {MOST_HARD_KW:,.0f} kW; give one, or leave "
                 "hard_connection out"
@@ -129,17 +151,17 @@ class Meter(Spec):
     @property
     def connection(self) -> tuple[KwStep, ...]:
         """Steps of the connection's power; none without a limit."""
+        assert not isinstance(self.connection_kw, KwFile), "files are read where scenarios are loaded"
         if self.connection_kw is None or isinstance(self.connection_kw, tuple):
             return self.connection_kw or ()
         return (KwStep(from_=_FIRST, kw=self.connection_kw),)
 
     def connection_scaled(self, factor: float) -> Meter:
         """Returns the meter with a connection that carries a multiple of the power; the same without a limit."""
-        said = self.connection_kw
-        if isinstance(said, tuple):
-            steps = tuple(step.model_copy(update={"kw": factor * step.kw}) for step in said)
-            return self.model_copy(update={"connection_kw": steps})
-        return self if said is None else self.model_copy(update={"connection_kw": factor * said})
+        if isinstance(self.connection_kw, float):
+            return self.model_copy(update={"connection_kw": factor * self.connection_kw})
+        steps = tuple(step.model_copy(update={"kw": factor * step.kw}) for step in self.connection)
+        return self.model_copy(update={"connection_kw": steps}) if steps else self
 
     def connection_at(self, start: datetime, time_s_X: F8) -> F8:
         """Returns the power that the connection carries at some times, kW; infinite without a limit.

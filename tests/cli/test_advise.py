@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from datetime import UTC, datetime
 
@@ -41,6 +42,9 @@ def test_a_table_csv_and_commands(noonward, fleet):
     assert "12 waiting jobs" in table.out
     assert "note: q.txt: 1 jobs without GPUs are left out" in table.out
     rows = list(csv.DictReader(io.StringIO(noonward(*given, "--format", "csv").out)))
+    found = json.loads(noonward(*given, "--json").out)
+    assert [job["job"] for job in found["jobs"]] == [row["job"] for row in rows]
+    assert [job["start_utc"] or "" for job in found["jobs"]] == [row["start_utc"] for row in rows]
     assert [row["job"] for row in rows] == ["2", "3", "4", "5_0", "5_1", "5_2", "5_3", "5_9", "6", "7", "11", "12"]
     assert rows[0] | {"site": "north", "start_utc": "2026-03-15T01:00:00Z", "queued_at": "south"} == rows[0]
     assert float(rows[0]["saved_usd"]) > 0

@@ -55,8 +55,8 @@ noonward live cancel 1
 NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     **dict.fromkeys(
         (
-            "noonward advise --queue squeue.txt --fleet mine.yaml --at north",
-            "noonward advise --slurm --fleet mine.yaml --at north --format sbatch",
+            "noonward advise mine.yaml --queue squeue.txt --home north",
+            "noonward advise mine.yaml --slurm --home north --format sbatch",
         ),
         "tests/cli/test_advise.py runs them",
     ),

@@ -137,6 +137,7 @@ def test_store_and_tokens_from_the_command_line(noonward, tmp_path):
     folder = ("--folder", tmp_path / "live")
     made = noonward("live", "token", "add", "ci", "--scope", "submit", *folder)
     assert re.fullmatch(r"nwt_[\w-]{43}\n", made.out)
+    assert f"in the new store {folder[1]}:" in made.err
     assert "already" in noonward("live", "token", "add", "ci", *folder).err
     assert noonward("live", "token", "list", *folder).out.startswith("ci  submit")
     assert noonward("live", "token", "rotate", "ci", *folder).out != made.out

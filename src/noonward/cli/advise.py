@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from noonward.live.advise.advice import Advice, Options, Row
     from noonward.live.advise.squeue import Queue
 
+COLUMNS = ("job", "name", "gpus", "queued_at", "site", "start_utc", "run_s", "saved_usd", "saved_kg_co2", "reason")
+"""Columns of the advice as CSV and JSON."""
 QueueFiles = Annotated[
     list[str] | None,
     typer.Option(
@@ -99,6 +101,7 @@ def advise(
     ] = None,
     signals: SignalFiles = None,
     settings: Settings = None,
+    json: Annotated[bool, typer.Option("--json", help="Print jobs and notes as one JSON object.")] = False,
 ) -> None:
     """Advise where and when jobs of a Slurm queue should run.
 
@@ -127,6 +130,9 @@ def advise(
     queues = [_asked(options)] if slurm else [_read(given, opened.fleet.site_names, options) for given in queue or ()]
     advice = advise(opened, [job for each in queues for job in each.jobs], options)
     notes = [note for each in queues for note in each.notes] + advice.notes
+    if json:
+        _print_json(advice, notes)
+        return
     {"table": _print_table, "csv": _print_csv, "sbatch": _print_sbatch}[output](advice, options)
     for note in notes:
         typer.echo(f"note: {note}", err=output != "table")
@@ -210,12 +216,25 @@ def _print_table(advice: Advice, options: Options) -> None:
     print_table(table)
 
 
+def _print_json(advice: Advice, notes: list[str]) -> None:
+    """Prints the advice as one JSON object, with the columns of the CSV; null where a job gets no advice."""
+    import json
+
+    jobs = [
+        (
+            row.job.id, row.job.name, row.job.gpus, row.home, row.site or None,
+            None if row.start is None else f"{row.start:%Y-%m-%dT%H:%M:%SZ}",
+            row.run_s, row.saved_usd, row.saved_kg, row.reason,
+        )
+        for row in advice.rows
+    ]  # fmt: skip
+    print(json.dumps({"jobs": [dict(zip(COLUMNS, job, strict=True)) for job in jobs], "notes": notes}, indent=1))
+
+
 def _print_csv(advice: Advice, options: Options) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ("job", "name", "gpus", "queued_at", "site", "start_utc", "run_s", "saved_usd", "saved_kg_co2", "reason")
-    )
+    writer.writerow(COLUMNS)
     for row in advice.rows:
         writer.writerow(
             (

@@ -184,8 +184,12 @@ def add(
     """
     from noonward.live.tokens import make_token
 
+    new = database is None and not folder.exists()
     with _store(folder, database, make=True) as store:
-        print(make_token(store, name, scope, days))
+        token = make_token(store, name, scope, days)
+    if database is None:
+        typer.echo(f"token of {name} ({scope}), in the {'new ' if new else ''}store {folder}:", err=True)
+    print(token)
 
 
 @tokens.command()

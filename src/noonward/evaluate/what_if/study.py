@@ -222,7 +222,7 @@ class Study:
             out += [
                 Metric.of(f"saved_share/{name}", self.saved(case), "fraction"),
                 Metric.of(f"avoided_share/{name}", self.saved(case, "kg"), "fraction"),
-                Metric.of(f"usd_per_gpu_hour/{name}", self.per_gpu_hour(case, "usd"), "USD/(GPU h)"),
+                Metric.of(f"bill_usd_per_gpu_hour/{name}", self.per_gpu_hour(case, "usd"), "USD/(GPU h)"),
                 Metric.of(f"kg_per_gpu_hour/{name}", self.per_gpu_hour(case, "kg").within(0.0), "kgCO2/(GPU h)"),
                 Metric.of(f"cost_usd/{name}", mean(case.bills_E), "USD"),
                 Metric.of(f"carbon_kg/{name}", mean(case.values("carbon_kg")).within(0.0), "kgCO2"),

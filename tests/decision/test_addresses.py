@@ -10,45 +10,66 @@ import pytest
 from numba import typeof, types
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.addresses import Place, reader
+from noonward.decision.cluster.addresses import Place, reader, writer
 from noonward.decision.cluster.layout import Part
 
 PARTS = (Part("a_J", np.float64, ("jobs",)), Part("b_J", np.float64, ("jobs",)), Part("c_S", np.int64, ("sites",)))
-given: Any = reader(types.Tuple([typeof(np.zeros(0)), typeof(np.zeros(0)), typeof(np.zeros(0, np.int64))]), PARTS)
+KIND = types.Tuple([typeof(np.zeros(0)), types.Tuple([typeof(np.zeros(0)), typeof(np.zeros(0, np.int64))])])
+given: Any = reader(KIND, PARTS)
+written: Any = writer(KIND, PARTS)
+
+
+@kernel(types.int64(KIND, types.int64))
+def note(arrays, address):
+    """Notes a, b and c."""
+    return written(arrays, address)
 
 
 @kernel()
 def total(address):
     """Returns the sum of all noted entries, a, b and c."""
-    a_J, b_J, c_S = given(address)
+    a_J, (b_J, c_S) = given(address)
     return a_J.sum(), b_J.sum(), c_S.sum()
 
 
 def test_arrays_that_are_replaced_by_others_of_any_length_are_read_from_then_on():
-    place = Place(PARTS)
-    place.note((np.ones(2), np.full(2, 2.0), np.ones(1, int)))
+    place = Place(PARTS, note)
+    place.note((np.ones(2), (np.full(2, 2.0), np.ones(1, int))))
     assert total(place.address) == (2.0, 4.0, 1.0)
-    place.note((np.ones(2), np.full(2, 3.0), np.ones(1, int)))
+    place.note((np.ones(2), (np.full(2, 3.0), np.ones(1, int))))
     assert total(place.address) == (2.0, 6.0, 1.0)
-    place.note((np.ones(5), np.full(5, 3.0), np.ones(4, int)))
+    place.note((np.ones(5), (np.full(5, 3.0), np.ones(4, int))))
     assert total(place.address) == (5.0, 15.0, 4.0)
 
 
 def test_arrays_that_share_an_axis_must_agree_also_if_one_of_them_is_replaced():
-    place, b_J, c_S = Place(PARTS), np.ones(2), np.ones(1, int)
+    place, b_J, c_S = Place(PARTS, note), np.ones(2), np.ones(1, int)
     with pytest.raises(AssertionError, match="array b_J has 2 jobs, others have 3"):
-        Place(PARTS).note((np.ones(3), b_J, c_S))
-    place.note((np.ones(2), b_J, c_S))
+        Place(PARTS, note).note((np.ones(3), (b_J, c_S)))
+    place.note((np.ones(2), (b_J, c_S)))
     with pytest.raises(AssertionError, match="array b_J has 2 jobs, others have 3"):
-        place.note((np.ones(3), b_J, c_S))
+        place.note((np.ones(3), (b_J, c_S)))
 
 
 def test_a_copy_has_noted_nothing_of_what_it_was_copied_from():
-    place, arrays = Place(PARTS), (np.ones(2), np.ones(2), np.ones(1, int))
+    place, arrays = Place(PARTS, note), (np.ones(2), (np.ones(2), np.ones(1, int)))
     place.note(arrays)
-    place.of = arrays
     other, mine = copy.deepcopy((place, arrays))
-    assert other.of is None
+    assert place.holds(arrays)
+    assert not other.holds(mine)
     other.note(mine)
     mine[0][:] = 5.0
     assert (total(place.address)[0], total(other.address)[0]) == (2.0, 10.0)
+
+
+def test_it_holds_the_arrays_noted_last_and_no_equal_ones():
+    place, b_J, c_S = Place(PARTS, note), np.ones(2), np.ones(1, int)
+    a_J, rest = np.ones(2), (b_J, c_S)
+    place.note((a_J, rest))
+    assert place.holds((a_J, rest))
+    assert not place.holds((a_J.copy(), rest))
+
+
+def test_arrays_that_are_not_contiguous_are_refused():
+    with pytest.raises(TypeError, match="No matching definition"):
+        Place(PARTS, note).note((np.ones(4)[::2], (np.ones(2), np.ones(1, int))))

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.rule import Question
+from noonward.decision.cluster.addresses import Place
+from noonward.decision.cluster.rule import QUESTION_PARTS, note_question
 from noonward.decision.cluster.view import PER_JOB, Answers, ClusterView, RuleMemory
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
@@ -90,7 +91,7 @@ class CompiledScheduler(Scheduler):
     rule: Any
     """Function compiled with ``@rule``: (view, answers, memory) -> None."""
     memory: RuleMemory
-    _question: Question | None = None
+    _place: Place | None = None
 
     @abstractmethod
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
@@ -102,14 +103,17 @@ class CompiledScheduler(Scheduler):
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Calls the rule."""
-        self.rule(self.question(view, answers).address)
+        self.rule(self.question_address(view, answers))
 
-    def question(self, view: ClusterView, answers: Answers) -> Question:
+    def question_address(self, view: ClusterView, answers: Answers) -> int:
         """Returns what the rule is called with; its memory gets a row for each row of ``view.job_J`` first."""
         self.memory = self.memory.for_jobs(len(view.job_J))
-        if self._question is None or not self._question.holds(view, answers, self.memory):
-            self._question = Question(view, answers, self.memory)
-        return self._question
+        if self._place is None:
+            self._place = Place(QUESTION_PARTS, note_question)
+        asked = view, answers, self.memory
+        if not self._place.holds(asked):
+            self._place.note(asked)
+        return self._place.address
 
     def state(self) -> State:
         """Returns a copy of the rule's memory."""

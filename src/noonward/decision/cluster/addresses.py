@@ -7,7 +7,8 @@ hundred numbers a call. One record of addresses takes their place.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,62 +28,63 @@ def place_dtype(parts: tuple[Part, ...]) -> np.dtype[np.void]:
     return np.dtype([(name, "i8") for name in (*(part.name for part in parts), *axes)])
 
 
-def note_place(parts: Sequence[Part], arrays: Mapping[str, NDArray[Any]], place: NDArray[np.void]) -> None:
-    """Notes where arrays lie; they must stay alive as long as the record is used.
-
-    Args:
-        parts: Their layout.
-        arrays: Arrays by name.
-        place: Record of ``place_dtype(parts)``; written.
-    """
-    lengths = dict(COUNTED)
-    for name, _, axes, *_ in parts:
-        array = arrays[name]
-        if not (array.flags.c_contiguous and array.flags.aligned):
-            raise AssertionError(f"array {name} is not contiguous")
-        place[name] = array.__array_interface__["data"][0]
-        for axis, length in zip(axes, array.shape, strict=True):
-            if lengths.setdefault(axis, length) != length:
-                raise AssertionError(f"array {name} has {length} {axis}, others have {lengths[axis]}")
-    for axis in lengths.keys() - COUNTED.keys():
-        place[axis] = lengths[axis]
-
-
 class Place:
-    """A record of where arrays lie, kept up to date as some of them are replaced; a copy of it has noted nothing.
+    """A record of where arrays lie, written again as some of them are replaced; a copy of it has noted nothing.
 
     Args:
         parts: Their layout.
+        write: Compiled function that calls the ``writer`` of these parts: (arrays, address) -> int.
 
     Attributes:
         address: Address of the record; good as long as this object lives.
-        of: What the arrays are those of, where its user says so.
     """
 
-    def __init__(self, parts: tuple[Part, ...]) -> None:
-        self._parts = parts
-        self._arrays: Sequence[NDArray[Any] | None] = (None,) * len(parts)
+    def __init__(self, parts: tuple[Part, ...], write: Callable[[Any, int], int]) -> None:
+        self._parts, self._write = parts, write
+        self._arrays: Any = None
         self._place_1 = np.zeros(1, place_dtype(parts))
         self.address: int = self._place_1.__array_interface__["data"][0]
-        self.of: object = None
 
-    def __reduce__(self) -> tuple[type[Place], tuple[tuple[Part, ...]]]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Place:
         """Copies without what was noted: a copy's arrays lie elsewhere."""
-        return Place, (self._parts,)
+        return Place(self._parts, self._write)
 
-    def note(self, arrays: Sequence[NDArray[Any]]) -> None:
+    def holds(self, arrays: Any) -> bool:
+        """Returns whether these very tuples and arrays were noted last."""
+        noted = self._arrays
+        return noted is arrays or (noted is not None and all(map(operator.is_, noted, arrays)))
+
+    def note(self, arrays: Any) -> None:
         """Notes where arrays lie, and keeps them alive.
 
         Args:
-            arrays: One array per part.
+            arrays: Tuple of the type that the writer was made for; C-contiguous.
+
+        Raises:
+            AssertionError: Two arrays disagree about the length of an axis that they share.
         """
-        given = list(zip(self._parts, arrays, self._arrays, strict=True))
-        new = [one for one in given if one[1] is not one[2]]
-        if any(old is None or array.shape != old.shape for _, array, old in new):
-            axes = {axis for part, *_ in new for axis in part.axes}  # arrays that share one must agree
-            new = [one for one in given if not axes.isdisjoint(one[0].axes)]
-        note_place([part for part, *_ in new], {part.name: array for part, array, _ in new}, self._place_1[0])
         self._arrays = arrays
+        if self._write(arrays, self.address):
+            raise AssertionError(disagreement(self._parts, arrays))
+
+
+def disagreement(parts: Sequence[Part], arrays: Any) -> str:
+    """Returns which array has another length than others on an axis that they share; arrays as ``Place.note`` takes."""
+    lengths = dict(COUNTED)
+    for part, array in zip(parts, _flat(arrays), strict=True):
+        for axis, length in zip(part.axes, array.shape, strict=True):
+            if lengths.setdefault(axis, length) != length:
+                return f"array {part.name} has {length} {axis}, others have {lengths[axis]}"
+    return "arrays agree"
+
+
+def _flat(arrays: Any) -> Iterator[NDArray[Any]]:
+    """Yields the arrays of nested tuples."""
+    for each in arrays:
+        if isinstance(each, tuple):
+            yield from _flat(each)
+        else:
+            yield each
 
 
 def _array_at(context: Any, builder: Any, array: Any, address: Any, lengths: list[Any]) -> Any:
@@ -124,6 +126,50 @@ def reader(kind: Any, parts: tuple[Part, ...]) -> Any:
             return value(kind, iter(parts))
 
         return kind(types.int64), generate
+
+    made: Any = intrinsic(typed)
+    return made
+
+
+def writer(kind: Any, parts: tuple[Part, ...]) -> Any:
+    """Returns a function for compiled code that writes a record for ``reader``: (arrays, address) -> 1 or 0.
+
+    It returns 1 where two arrays disagree about the length of an axis that they share, otherwise 0.
+
+    Args:
+        kind: numba type of the tuple of arrays; it may hold tuples.
+        parts: Layout of its arrays, in order.
+    """
+    offsets = {name: field[1] for name, field in (place_dtype(parts).fields or {}).items()}
+
+    def typed(context: Any, arrays: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            first, left = builder.inttoptr(args[1], cgutils.voidptr_t), iter(parts)
+            lengths = {axis: cgutils.intp_t(length) for axis, length in COUNTED.items()}
+            wrong = cgutils.false_bit
+
+            def put(name: str, number: Any) -> None:
+                at = cgutils.pointer_add(builder, first, offsets[name], cgutils.intp_t.as_pointer())
+                builder.store(number, at)
+
+            def write(of: Any, value: Any) -> None:
+                nonlocal wrong
+                if isinstance(of, types.Tuple | types.NamedTuple):
+                    for i, each in enumerate(of.types):
+                        write(each, builder.extract_value(value, i))
+                    return
+                part, array = next(left), make_array(of)(context, builder, value)
+                put(part.name, builder.ptrtoint(array.data, cgutils.intp_t))
+                for axis, length in zip(part.axes, cgutils.unpack_tuple(builder, array.shape), strict=True):
+                    if axis not in lengths:
+                        put(axis, length)
+                    differs = builder.icmp_signed("!=", lengths.setdefault(axis, length), length)
+                    wrong = builder.or_(wrong, differs)
+
+            write(kind, args[0])
+            return builder.zext(wrong, cgutils.intp_t)
+
+        return types.int64(arrays, types.int64), generate
 
     made: Any = intrinsic(typed)
     return made

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 from numba import typeof, types
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.addresses import note_place, place_dtype, reader
+from noonward.decision.cluster.addresses import reader, writer
 from noonward.decision.cluster.layout import ANSWER_PARTS, MEMORY_PARTS, VIEW_PARTS, blank
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory
 
@@ -24,34 +23,18 @@ MEMORY = typeof(RuleMemory(**blank(MEMORY_PARTS)))
 """numba type of a rule's memory."""
 QUESTION_PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *MEMORY_PARTS)
 """All arrays that a rule is given."""
-QUESTION: Final = place_dtype(QUESTION_PARTS)
-"""Where they lie."""
 RULE = types.void(types.int64)
-"""Signature of a compiled rule: the address of a QUESTION record."""
-_given: Any = reader(types.Tuple([VIEW, ANSWERS, MEMORY]), QUESTION_PARTS)
+"""Signature of a compiled rule: the address of a record of where its arrays lie."""
+ASKED = types.Tuple([VIEW, ANSWERS, MEMORY])
+"""numba type of what a rule is given."""
+_given: Any = reader(ASKED, QUESTION_PARTS)
+_noted: Any = writer(ASKED, QUESTION_PARTS)
 
 
-class Question:
-    """A rule's view, answers and memory as one record of addresses, which a compiled rule is called with.
-
-    Args:
-        view: View.
-        answers: Answers.
-        memory: The rule's memory.
-
-    Attributes:
-        address: Address of the QUESTION record; good as long as this object lives.
-    """
-
-    def __init__(self, view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
-        self._of = view, answers, memory
-        self._place_1 = np.zeros(1, QUESTION)
-        note_place(QUESTION_PARTS, {**view._asdict(), **answers._asdict(), **memory._asdict()}, self._place_1[0])
-        self.address: int = self._place_1.__array_interface__["data"][0]
-
-    def holds(self, view: ClusterView, answers: Answers, memory: RuleMemory) -> bool:
-        """Returns whether it is about these very arrays."""
-        return self._of[0] is view and self._of[1] is answers and self._of[2] is memory
+@kernel(types.int64(ASKED, types.int64), allocates=False)
+def note_question(asked: Any, address: int) -> int:
+    """Writes where view, answers and memory lie to a record; see ``writer``."""
+    return _noted(asked, address)
 
 
 def rule(function: Callable[[ClusterView, Answers, RuleMemory], None]) -> Any:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.addresses import note_place
+from noonward.decision.cluster.addresses import disagreement
 from noonward.decision.cluster.assembly import with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.observation import Observation
@@ -26,7 +26,17 @@ from noonward.engine.cluster.build import (
 from noonward.engine.cluster.emit import emit
 from noonward.engine.cluster.kernels import batch
 from noonward.engine.cluster.kernels.batch import Board
-from noonward.engine.cluster.kernels.world import AS_EARNED, AT_START, NO_REWARDS, OWN, PARTS, PLACE, World, arrays_of
+from noonward.engine.cluster.kernels.world import (
+    AS_EARNED,
+    AT_START,
+    NO_REWARDS,
+    OWN,
+    PARTS,
+    PLACE,
+    World,
+    arrays_of,
+    note_world,
+)
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome
@@ -389,6 +399,7 @@ class BatchEngine:
 
 def _place(world: World) -> NDArray[np.void]:
     """Returns where a world's arrays lie; they must stay alive as long as it is used."""
-    place = np.zeros((), PLACE)
-    note_place(PARTS, arrays_of(world), place)
-    return place
+    place_1 = np.zeros(1, PLACE)
+    disagree = note_world(world, place_1.__array_interface__["data"][0])
+    assert not disagree, disagreement(PARTS, world)
+    return place_1[0]

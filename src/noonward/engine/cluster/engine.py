@@ -145,7 +145,7 @@ class ClusterEngine(SteppedEngine):
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
         loop, rule = loops.run_each_slot if self.each_slot else loops.run_on_arrival, scheduler.rule
         failed = self._provided(
-            lambda: int(loop(self.world, rule, scheduler.question(self.view, self.answers).address))
+            lambda: int(loop(self._address(), rule, scheduler.question_address(self.view, self.answers)))
         )
         if failed:
             raise self._infeasible(failed)
@@ -158,7 +158,7 @@ class ClusterEngine(SteppedEngine):
             stopped = self._provided(
                 lambda: int(
                     loops.run_each_slot_partly(
-                        self.world, scheduler.partial_rule, scheduler.question_address(self.view, self.answers)
+                        self._address(), scheduler.partial_rule, scheduler.question_address(self.view, self.answers)
                     )
                 )
             )

@@ -17,7 +17,7 @@ from noonward.engine.cluster.kernels.world import (
     UNESTIMATED,
     UNISSUED,
     World,
-    parts_of,
+    note_world,
 )
 from noonward.model.cluster.setting import Protocol
 
@@ -39,7 +39,7 @@ class SteppedEngine:
     def __init__(self, world: World, protocol: Protocol) -> None:
         self.world = world
         self.each_slot = protocol == "each-slot"
-        self._place = Place(PARTS)
+        self._place = Place(PARTS, note_world)
         self._compiled_step = loops.step_each_slot if self.each_slot else loops.step_on_arrival
 
     @property
@@ -62,9 +62,8 @@ class SteppedEngine:
 
     def _address(self) -> int:
         """Returns the address of the record of where the world's arrays lie now."""
-        if self._place.of is not self.world:
-            self._place.note(parts_of(self.world))
-            self._place.of = self.world
+        if not self._place.holds(self.world):
+            self._place.note(self.world)
         return self._place.address
 
     def _provided(self, loop: Callable[[], int]) -> int:

@@ -37,7 +37,7 @@ from noonward.schedule.cluster.capacity_prices import (
 )
 from noonward.schedule.cluster.learned_price import LearnedPrice
 from noonward.schedule.cluster.lives import drop_lives, no_lives, plan_started
-from noonward.schedule.cluster.planned_answers import NOTED, QUESTION_PARTS, by_plan
+from noonward.schedule.cluster.planned_answers import NOTED, QUESTION_PARTS, by_plan, note_planned
 from noonward.schedule.cluster.planned_power import PlannedPower
 from noonward.units import HOUR_S
 
@@ -169,7 +169,7 @@ class BidPrice(PartlyCompiledScheduler):
         self._power = PlannedPower.of(brief, foresight=forecast.foresight) if self.peaks else None
         self._prices: Prices | None = None
         self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)
-        self._place = Place(QUESTION_PARTS)
+        self._place = Place(QUESTION_PARTS, note_planned)
 
     def _jobs_to_come(self, brief: Brief, rng: np.random.Generator) -> tuple[Records, F8]:
         """Returns the jobs that stand for those to come, by arrival, and how many of them stand for one of a draw."""
@@ -244,7 +244,7 @@ class BidPrice(PartlyCompiledScheduler):
         assert self._prices is not None, "the first question goes to decide"
         self._noted_1["hour"] = self._hour
         books = self._option_S, self._booked_ST, self._plan_J, self._noted_1
-        self._place.note((*view, *answers, *self._prices, *books))
+        self._place.note((view, answers, (*self._prices, *books)))
         return self._place.address
 
     def _answer(self, view: ClusterView, answers: Answers, prices: Prices) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numba import typeof, types
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.addresses import reader
+from noonward.decision.cluster.addresses import reader, writer
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.rule import ANSWERS, VIEW
 from noonward.decision.partly_compiled import PARTIAL_RULE
@@ -33,16 +33,24 @@ BOOK_PARTS: Final = (
 QUESTION_PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *PRICE_PARTS, *BOOK_PARTS)
 """All arrays that ``by_plan`` is given."""
 _ARRAYS: Final = [typeof(array) for array in blank((*PRICE_PARTS, *BOOK_PARTS)).values()]
-_given: Any = reader(types.Tuple([VIEW, ANSWERS, *_ARRAYS]), QUESTION_PARTS)
+_ASKED: Final = types.Tuple([VIEW, ANSWERS, types.Tuple(_ARRAYS)])
+_given: Any = reader(_ASKED, QUESTION_PARTS)
+_noted: Any = writer(_ASKED, QUESTION_PARTS)
+
+
+@kernel(types.int64(_ASKED, types.int64), allocates=False)
+def note_planned(asked: Any, address: int) -> int:
+    """Writes where view, answers, and the arrays of prices and books lie to a record; see ``writer``."""
+    return _noted(asked, address)
 
 
 @kernel(PARTIAL_RULE, allocates=False)
 def by_plan(address: int) -> int:
     """Answers a question by the plan; declines where the plan must be renewed, or books or plans grow, first."""
-    (
-        view, answers, price_SH, square_SH, mean_SH, capacity_SH, use_SH, paid_SR, energy_SR, option_S, booked_ST,
-        plan_J, noted_1,
-    ) = _given(address)  # fmt: skip
+    view, answers, planned = _given(address)
+    price_SH, square_SH, mean_SH, capacity_SH, use_SH, paid_SR, energy_SR, option_S, booked_ST, plan_J, noted_1 = (
+        planned
+    )
     prices = Prices(price_SH, square_SH, mean_SH, capacity_SH, use_SH, paid_SR, energy_SR)
     noted = noted_1[0]
     if int(view.run_1[0].now_s // HOUR_S) != noted.hour or view.job_J.shape[0] > plan_J.shape[0]:

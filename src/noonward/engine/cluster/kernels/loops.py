@@ -1,6 +1,6 @@
 """The loops that join a protocol with a compiled rule, and the single steps for schedulers in plain Python.
 
-A loop repeats what a step does instead of calling it: the call costs 6 to 24 % of a run under a cheap rule. A step is
+A loop repeats what a step does instead of calling it: the call costs 6 to 24 % of a run under a cheap rule. Both are
 given the address of a PLACE record, for handing over all arrays of a world takes Python longer than most steps.
 """
 
@@ -16,22 +16,23 @@ from noonward.decision.partly_compiled import PARTIAL_RULE
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.world import UNISSUED, WORLD, World, world_at
+from noonward.engine.cluster.kernels.world import UNISSUED, world_at
 
-LOOP = int64(WORLD, types.FunctionType(RULE), int64)
-"""Signature of a loop: world, rule, and the address of the QUESTION record that the rule is called with."""
-PARTIAL_LOOP = int64(WORLD, types.FunctionType(PARTIAL_RULE), int64)
+LOOP = int64(int64, types.FunctionType(RULE), int64)
+"""Signature of a loop: address of the PLACE record of a world, rule, and the address that the rule is called with."""
+PARTIAL_LOOP = int64(int64, types.FunctionType(PARTIAL_RULE), int64)
 """The same for a partial rule."""
 DECLINED: Final = 1
 """What a loop under a partial rule returns at a question that the rule has declined."""
 
 
 @kernel(LOOP, allocates=False)
-def run_each_slot(w: World, rule: Any, question: int) -> int:
+def run_each_slot(place: int, rule: Any, question: int) -> int:
     """Runs protocol each-slot under a compiled rule to its end; returns 0, or what stopped it.
 
     Called again, it continues where it was stopped.
     """
+    w = world_at(place)
     answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
     while True:
         if answered:
@@ -49,8 +50,9 @@ def run_each_slot(w: World, rule: Any, question: int) -> int:
 
 
 @kernel(LOOP, allocates=False)
-def run_on_arrival(w: World, rule: Any, question: int) -> int:
+def run_on_arrival(place: int, rule: Any, question: int) -> int:
     """Does for protocol on-arrival what ``run_each_slot`` does."""
+    w = world_at(place)
     answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
     while True:
         if answered:
@@ -68,11 +70,12 @@ def run_on_arrival(w: World, rule: Any, question: int) -> int:
 
 
 @kernel(PARTIAL_LOOP, allocates=False)
-def run_each_slot_partly(w: World, rule: Any, question: int) -> int:
+def run_each_slot_partly(place: int, rule: Any, question: int) -> int:
     """Does what ``run_each_slot`` does, but returns DECLINED at a question that a partial rule declines.
 
     Whoever answers that question calls it again.
     """
+    w = world_at(place)
     answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
     while True:
         if answered:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import typeof
+from numba import int64, typeof
 from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8, Records
-from noonward.decision.cluster.addresses import place_dtype, reader
+from noonward.compiled import kernel
+from noonward.decision.cluster.addresses import place_dtype, reader, writer
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.ledger.segments import (
@@ -252,9 +253,13 @@ world_at: Any = reader(WORLD, PARTS)
 """Function for compiled code: the world whose PLACE record lies at an address."""
 
 
-def parts_of(world: World) -> tuple[NDArray[Any], ...]:
-    """Returns all arrays of a world in the order of ``PARTS``."""
-    return (*world.shown, *world.answers, *world[2:])
+_noted: Any = writer(WORLD, PARTS)
+
+
+@kernel(int64(WORLD, int64), allocates=False)
+def note_world(world: World, address: int) -> int:
+    """Writes where a world's arrays lie to a PLACE record; see ``writer``."""
+    return _noted(world, address)
 
 
 def arrays_of(world: World) -> dict[str, NDArray[Any]]:

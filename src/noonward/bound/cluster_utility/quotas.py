@@ -53,7 +53,7 @@ class Pools:
         records = tenants.records()
         _, cohort_T = np.unique(records["cohort"], return_inverse=True)
         lends_T = (records["gpus"] - records["kept"]).astype(np.float64)
-        pool_C = np.bincount(cohort_T, lends_T)
+        pool_C = np.bincount(cohort_T, lends_T).astype(np.float64)
         return cls(
             kept_T=records["kept"].astype(np.float64),
             most_T=np.minimum(lends_T + records["borrow"], pool_C[cohort_T]),

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from noonward.live.config import KubernetesSite, LiveConfig, LocalSite, ModelSite, RaySite, SlurmRestSite, SlurmSite
+from noonward.live.config import (
+    CappedSite,
+    KubernetesSite,
+    LiveConfig,
+    LocalSite,
+    ModelSite,
+    RaySite,
+    SignalledSite,
+    SlurmRestSite,
+    SlurmSite,
+)
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.model import ModelExecutor
 from noonward.live.executors.protocol import Executor
 from noonward.live.executors.ray_jobs import RayExecutor
+from noonward.live.executors.running import PowerCaps, Stopping
 from noonward.live.executors.slurm import SlurmExecutor
 from noonward.live.executors.slurmrestd import SlurmRestExecutor
 from noonward.live.executors.web import ClusterWeb
@@ -34,7 +45,13 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
     if shadow or isinstance(site, ModelSite):
         return ModelExecutor(store.now_s)
     if isinstance(site, LocalSite):
-        return LocalExecutor(config.folder / "jobs" / name, store.second_of, environment=config.environment)
+        return LocalExecutor(
+            config.folder / "jobs" / name,
+            store.second_of,
+            environment=config.environment,
+            stopping=_stopping(site),
+            power_caps=_power_caps(site),
+        )
     if isinstance(site, KubernetesSite):
         return KubernetesExecutor(
             store.second_of,
@@ -46,10 +63,17 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             node_selector=site.node_selector,
             requests=site.requests,
+            power_caps=_power_caps(site),
         )
     if isinstance(site, RaySite):
         web = ClusterWeb(name, site.url, token_file=site.token_file)
-        return RayExecutor(store.second_of, web, gpus_per_node=site.gpus_per_node, gpu_resource=site.gpu_resource)
+        return RayExecutor(
+            store.second_of,
+            web,
+            gpus_per_node=site.gpus_per_node,
+            gpu_resource=site.gpu_resource,
+            power_caps=_power_caps(site),
+        )
     if isinstance(site, SlurmRestSite):
         return SlurmRestExecutor(
             store.second_of,
@@ -59,6 +83,8 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             time_limit_factor=site.time_limit_factor,
             container=site.container,
+            stopping=_stopping(site),
+            power_caps=_power_caps(site),
         )
     return _slurm(site, config, store)
 
@@ -76,7 +102,19 @@ def _slurm(site: SlurmSite, config: LiveConfig, store: Store) -> SlurmExecutor:
         gpus_per_node=site.gpus_per_node,
         time_limit_factor=site.time_limit_factor,
         container=site.container,
+        stopping=_stopping(site),
+        suspend_by=site.suspend_by,
+        power_caps=_power_caps(site),
     )
+
+
+def _stopping(site: SignalledSite) -> Stopping:
+    return Stopping(signal=site.checkpoint_signal, grace_s=site.checkpoint_grace_s)
+
+
+def _power_caps(site: CappedSite) -> PowerCaps | None:
+    told = site.power_cap
+    return None if told is None else PowerCaps(command=told.command, full_w=told.full_w)
 
 
 def _slurmrestd(name: str, site: SlurmRestSite) -> ClusterWeb:

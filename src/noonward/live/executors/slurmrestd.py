@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.script import batch_script
 from noonward.live.executors.slurm import (
     AWAY,
@@ -25,7 +27,7 @@ from noonward.live.executors.web import ClusterWeb
 _BASE: Final = "/slurm/v0.0.38"
 
 
-class SlurmRestExecutor:
+class SlurmRestExecutor(RunningJobs):
     """Jobs of one Slurm cluster, as ``SlurmExecutor`` without its commands.
 
     Args:
@@ -36,6 +38,9 @@ class SlurmRestExecutor:
         gpus_per_node: GPUs of a node; larger gangs take as many nodes as they need, each the same number of GPUs.
         time_limit_factor: Time limit over the expected run time, of jobs that state none; None: the partition's limit.
         container: Words of the command that runs a container image; none: jobs that name an image do not run here.
+        stopping: How running jobs are told to write a checkpoint; None: they are told nothing. This interface requeues
+            no jobs, so a job is cancelled and submitted anew.
+        power_caps: How their power is limited; None: it is not.
     """
 
     at_once = 8
@@ -51,7 +56,11 @@ class SlurmRestExecutor:
         gpus_per_node: int = 8,
         time_limit_factor: float | None = None,
         container: Sequence[str] = (),
+        stopping: Stopping | None = None,
+        power_caps: PowerCaps | None = None,
     ) -> None:
+        self._signal = None if stopping is None else stopping.signal
+        self.take(stopping or Stopping(), power_caps)
         self._second_of, self._web = second_of, web
         self._partition, self._fields = partition, dict(fields or {})
         self._gpus_per_node, self._factor = gpus_per_node, time_limit_factor
@@ -89,7 +98,7 @@ class SlurmRestExecutor:
             "exclusive": "exclusive" if terms.exclusive else None,
         }
         job |= {name: value for name, value in own.items() if value is not None}
-        script = batch_script(order, {}, self._container)
+        script = batch_script(order, {}, self._container, self._signal)
         try:
             return str(self._call("POST", "/job/submit", {"script": script, "job": job})["job_id"])
         except _AnsweredError as error:
@@ -106,8 +115,19 @@ class SlurmRestExecutor:
     def cancel(self, order: Order) -> None:
         """Cancels a job by its number; one that has ended is left as it is."""
         said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), None)
-        if said is not None and PHASES.get(said["job_state"], "running") in ("queued", "running"):
+        if said is not None and PHASES.get(said["job_state"], "running") in ("queued", "running", "suspended"):
             self._call("DELETE", f"/job/{order.handle}")
+
+    def signal(self, order: Order) -> None:
+        """Sends a job the signal upon which it writes a checkpoint."""
+        if self._signal is not None:
+            with contextlib.suppress(_AnsweredError):  # it has just ended
+                self._call("DELETE", f"/job/{order.handle}", query={"signal": self._signal})
+
+    def nodes_of(self, order: Order) -> str:
+        """Returns the nodes that a job runs on, as Slurm writes them."""
+        said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), {})
+        return str(said.get("nodes") or "")
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where jobs stand."""
@@ -152,13 +172,15 @@ class SlurmRestExecutor:
     def _time(self, posix_s: float | None) -> float | None:
         return self._second_of(float(posix_s)) if posix_s else None
 
-    def _call(self, method: str, path: str, content: object = None) -> dict[str, Any]:
+    def _call(
+        self, method: str, path: str, content: object = None, query: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Returns an answer.
 
         Raises:
             ClusterError: There is none, or Slurm refused (``_AnsweredError``).
         """
-        _, found = self._web.call(method, _BASE + path, content, known=(500,))
+        _, found = self._web.call(method, _BASE + path, content, query=query, known=(500,))
         errors = found.get("errors") if isinstance(found, dict) else None
         if isinstance(found, dict) and found.get("job_id"):
             return found  # it was taken; "errors" may say that it is held

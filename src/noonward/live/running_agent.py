@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
+from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
 from noonward.live.orders import ORDERS, end, order_of, set_stage
 from noonward.live.running_jobs import note_stopped
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
-
-if TYPE_CHECKING:
-    from noonward.live.handover import SiteAgent
+from noonward.live.store.store import Store
 
 CHECKPOINTED: Final = 85
 """Exit code of a command that wrote its checkpoint when it was told to stop, and is to be run again."""
 SIGNALLED: Final = 128
 """Exit codes above this are those of signals."""
 TO_ACT: Final = f"""
-{ORDERS} WHERE o.site = ? AND (
-    (o.stage = 'stopping' AND o.signalled_s IS NULL AND j.state IN ('starting', 'running'))
-    OR o.stage IN ('resuming', 'dropped') OR (o.stage = 'suspended' AND j.state = 'suspended' AND j.cancelling <> 0))
+{ORDERS} WHERE o.site = ? AND o.stage IN ('stopping', 'resuming', 'dropped', 'suspended') AND (
+    o.stage IN ('resuming', 'dropped')
+    OR (o.stage = 'stopping' AND o.signalled_s IS NULL AND j.state IN ('starting', 'running'))
+    OR (o.stage = 'suspended' AND j.state = 'suspended' AND j.cancelling <> 0))
 """
 TO_STOP: Final = f"""
 {ORDERS} WHERE o.site = ? AND o.stage = 'stopping' AND o.signalled_s IS NOT NULL AND j.state IN ('starting', 'running')
 """
 TO_CAP: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'released' AND o.cap <> o.cap_wanted AND j.state = 'running'"
 TO_UNCAP: Final = f"""
-{ORDERS} WHERE o.site = ? AND o.cap <> 0 AND o.stage IN ('ended', 'withdrawn', 'suspended', 'dropped')
+{ORDERS} WHERE o.site = ? AND o.cap <> 0 AND o.stage || '' IN ('ended', 'withdrawn', 'suspended', 'dropped')
 """
+"""The stage is put together, so that the index of capped attempts is read and not that of stages: most have ended."""
 _log: Final = logging.getLogger("noonward.live")
+
+
+class OfSite(Protocol):
+    """What is needed of a site's agent (``handover.SiteAgent``)."""
+
+    store: Store
+    executor: Executor
+    name: str
+    ended: Callable[[int, float], None]
+
+    def news(self, row: Row, status: Status | None) -> Status | None:
+        """Returns what is new about a job, or None."""
 
 
 class RunningJobsAgent:
@@ -49,7 +61,7 @@ class RunningJobsAgent:
         power: Share of full power that a class runs at under a power cap.
     """
 
-    def __init__(self, agent: SiteAgent, told: Callable[..., None], power: Callable[[str, int], float]) -> None:
+    def __init__(self, agent: OfSite, told: Callable[..., None], power: Callable[[str, int], float]) -> None:
         self._agent, self.told, self._power = agent, told, power
 
     def act(self) -> None:

@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
+from noonward.decision.brief import Brief
 from noonward.decision.cluster.feasibility import is_suspended
 from noonward.decision.cluster.lives import may_cap, may_start_capped, resume_gang
-from noonward.decision.cluster.view import HOLD, KEEP, RUNS
+from noonward.decision.cluster.view import HOLD, KEEP, RUNS, ClusterView
 from noonward.engine.cluster.kernels.world import A_CAP, HALTED, RAN_ON, RESUMED, STOPPING
-from noonward.engine.cluster.told import Happening
+from noonward.engine.cluster.told import Happening, ToldEngine
 from noonward.live.world.seats import STARTING, SUSPENDED, Note, Seat
 from noonward.units import HOUR_S
-
-if TYPE_CHECKING:
-    from noonward.live.world.world import World
 
 SUSPEND_DECIDED, RESUME_DECIDED, CAP_DECIDED = "suspend decided", "resume decided", "cap decided"
 """Events of what a scheduler decided about running jobs."""
 DECIDED: Final = (SUSPEND_DECIDED, RESUME_DECIDED, CAP_DECIDED)
+
+
+class OfBooks(Protocol):
+    """What is needed of a service's books (``World``)."""
+
+    engine: ToldEngine
+    brief: Brief
+    seat_of: dict[int, Seat]
+    drained: set[int]
+    ended: set[int]
+    notes: list[Note]
+    changed: dict[int, Seat]
+
+    @property
+    def view(self) -> ClusterView:
+        """What the scheduler is shown."""
+
+    @property
+    def now_s(self) -> float:
+        """Time up to which events were taken, s."""
+
+    def note_told(self, *what: Any) -> None:
+        """Notes in the journal what was told from outside."""
+
+    def note_infeasible(self, seat: Seat, said: dict[str, object]) -> None:
+        """Notes an answer that is not possible."""
 
 
 class RunningJobs:
@@ -33,7 +57,7 @@ class RunningJobs:
         places: Next place in the order in which jobs begin to run.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: OfBooks) -> None:
         self._world, self.places = world, 0
 
     def place(self, seat: Seat) -> None:

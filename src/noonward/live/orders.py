@@ -15,7 +15,7 @@ from noonward.live.terms import Terms
 
 ORDERS: Final = """
 SELECT o.token, o.stage, o.handle, o.tries, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
-       j.attempt, j.retries, j.began_s, j.serial, j.reason, j.work, j.told, j.resumed_s, j.finish_s, j.class,
+       j.attempt, j.retries, j.began_s, j.serial, j.reason, j.work, j.told, j.resumed_s, j.finish_s, j.class, j.owner,
        o.gpus AS gpus_before, o.wish_s, o.signalled_s, o.cap, o.cap_wanted, o.nodes
 FROM outbox o JOIN jobs j ON j.token = o.token
 """
@@ -37,6 +37,7 @@ def order_of(row: Row, handle: str | None = None) -> Order:
         nodes=row["nodes"] or "",
         handle=row["handle"] if handle is None else handle,
         terms=msgspec.convert(asked, Terms),
+        owner=row["owner"],
     )
 
 

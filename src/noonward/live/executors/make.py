@@ -13,6 +13,7 @@ from noonward.live.config import (
     SlurmRestSite,
     SlurmSite,
 )
+from noonward.live.executors.identity import Users
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.model import ModelExecutor
@@ -64,6 +65,8 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             node_selector=site.node_selector,
             requests=site.requests,
             power_caps=_power_caps(site),
+            as_user=site.as_user,
+            users=Users(config.users),
         )
     if isinstance(site, RaySite):
         web = ClusterWeb(name, site.url, token_file=site.token_file)
@@ -85,6 +88,8 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             container=site.container,
             stopping=_stopping(site),
             power_caps=_power_caps(site),
+            user_token_file=site.user_token_file,
+            users=Users(config.users),
         )
     return _slurm(site, config, store)
 
@@ -105,6 +110,8 @@ def _slurm(site: SlurmSite, config: LiveConfig, store: Store) -> SlurmExecutor:
         stopping=_stopping(site),
         suspend_by=site.suspend_by,
         power_caps=_power_caps(site),
+        as_user=site.as_user,
+        users=Users(config.users),
     )
 
 

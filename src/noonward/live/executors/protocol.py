@@ -41,6 +41,8 @@ class Order:
             ``start_s + run_s``.
         gpus_before: GPUs that the cluster was asked for; None: not known.
         nodes: Nodes whose power was limited for it, as the cluster names them.
+        owner: Name of the token that it was submitted with; empty: none.
+        user: User that the cluster says it is of; empty: as its owner's (``noonward.live.executors.identity``).
     """
 
     token: str
@@ -55,6 +57,8 @@ class Order:
     finish_s: float | None = None
     gpus_before: int | None = None
     nodes: str = ""
+    owner: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,7 @@ class Status:
         ended_s: When it ended.
         exit_code: Exit code of its command, if known.
         reason: Reason that the cluster gives; empty for a job that waits for its turn there.
+        user: User that it is of there; empty: not known.
     """
 
     token: str
@@ -78,6 +83,7 @@ class Status:
     ended_s: float | None = None
     exit_code: int | None = None
     reason: str = ""
+    user: str = ""
 
 
 class Executor(Protocol):

@@ -1,5 +1,6 @@
 """A service over a small fleet whose time stands still until it is set, and a day that is played through it."""
 
+import json
 import math
 import threading
 from dataclasses import replace
@@ -12,11 +13,12 @@ from live.callers import local_client
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief
+from noonward.decision.cluster.view import STOPS
 from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
 from noonward.live.controller import Controller
 from noonward.live.grid.sources import SignalSource, _part
-from noonward.live.handover import stated_run_s
+from noonward.live.orders import stated_run_s
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.setup import Setup
 from noonward.live.store.postgres import PostgresDatabase
@@ -55,8 +57,8 @@ class SimulatedSetup(Setup):
 class Service:
     """A service over an environment: its jobs, signals and sites; nothing runs, jobs take what the model says."""
 
-    def __init__(self, folder, scenario, policy, index=0, database=None):
-        self.scenario = scenario
+    def __init__(self, folder, scenario, policy, index=0, database=None, executors=None):
+        self.scenario, self.executors = scenario, executors or {}
         self.environment = build_environment(scenario, index)
         self.clock = ManualClock(self.environment.start)
         self.folder, self.policy, self.database = folder, policy, database
@@ -77,7 +79,9 @@ class Service:
         )
         made = Setup.of(config, self.scenario, self.store)
         source = FixedSource(self.environment) if made.source else None
-        setup = SimulatedSetup(**{**vars(made), "source": source})
+        pairs = zip(made.sites, made.executors, strict=True)
+        executors = tuple(self.executors.get(name, modelled) for name, modelled in pairs)
+        setup = SimulatedSetup(**{**vars(made), "source": source, "executors": executors})
         self.controller = Controller(setup, self.store)
 
     def restart(self):
@@ -125,7 +129,11 @@ class Service:
         jobs, coming, steps = self.environment.jobs, 0, 0
         while True:
             rows = self.store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND ended_s IS NULL")
-            times = [row["start_s"] + stated_run_s(row) for row in rows]
+            times = [
+                row["start_s"] + stated_run_s(row) if row["finish_s"] is None else row["finish_s"]
+                for row in rows
+                if row["state"] != "suspended" and (not row["life"] or json.loads(row["life"])["state"] != STOPS)
+            ]
             if coming < len(jobs):
                 times.append(float(jobs.arrival_s_J[coming]))
             world, slot_s = self.controller.world, self.scenario.slot_s
@@ -157,9 +165,9 @@ def service(tmp_path):
     """Makes services; closes them."""
     made = []
 
-    def make(policy, *settings, scenario="tiny", database=None):
+    def make(policy, *settings, scenario="tiny", database=None, executors=None):
         folder = tmp_path / f"live{len(made)}"
-        made.append(Service(folder, load_scenario(scenario, settings), policy, database=database))
+        made.append(Service(folder, load_scenario(scenario, settings), policy, database=database, executors=executors))
         return made[-1]
 
     yield make

@@ -68,7 +68,8 @@ class KubeServer:
         if plural == "jobsets" and not self.has_jobsets:
             return 404, {"message": "the server could not find the requested resource"}
         if len(path) == 6 and method == "GET":
-            wanted = dict(part.split("=") for part in query["labelSelector"].split(","))
+            selector = query.get("labelSelector", "")
+            wanted = dict(part.split("=") for part in selector.split(",") if part)
             shown = [
                 one
                 for (held, _), one in self.objects.items()
@@ -112,13 +113,16 @@ class KubeServer:
 
     def _change(self, one, body, kind):
         assert kind == "application/merge-patch+json"
-        if body["metadata"].pop("resourceVersion") != one["metadata"]["resourceVersion"]:
+        version = one["metadata"].get("resourceVersion")
+        if body.get("metadata", {}).pop("resourceVersion", version) != version:
             return 409, {"message": "the object has been modified"}
-        one["metadata"].setdefault("labels", {}).update(body["metadata"].get("labels", {}))
+        notes = one["metadata"].setdefault("annotations", {}) | body.get("metadata", {}).get("annotations", {})
+        one["metadata"]["annotations"] = {name: value for name, value in notes.items() if value is not None}
+        one["metadata"].setdefault("labels", {}).update(body.get("metadata", {}).get("labels", {}))
         one["spec"].update(body.get("spec", {}))
         self.version += 1
         one["metadata"]["resourceVersion"] = str(self.version)
-        if not one["spec"]["suspend"]:
+        if one["spec"].get("suspend") is False:
             self.started.append(one["metadata"]["name"])
         return 200, one
 
@@ -127,6 +131,13 @@ class KubeServer:
     def admit(self, name, plural="jobs"):
         """Kueue resumes an object that its queue has admitted."""
         self.objects[plural, name]["spec"]["suspend"] = False
+
+    def own(self, name):
+        """Kueue makes a workload for an object that was given to its queue."""
+        owner = {"uid": self.objects["jobs", name]["metadata"]["uid"]}
+        self.objects["workloads", f"job-{name}"] = {
+            "metadata": {"name": f"job-{name}", "ownerReferences": [owner]}, "spec": {"active": True},
+        }  # fmt: skip
 
     def run(self, name):
         one = self.objects["jobs", name]

@@ -31,3 +31,18 @@ def test_a_standby_takes_over_from_a_killed_leader_and_nothing_is_lost_or_double
     assert found["acknowledged"] >= 12
     assert (found["lost"], found["doubled"], found["not asked for"]) == (0, 0, 0)
     assert set(found["states"]) == {"done"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
+def test_killed_while_jobs_are_suspended_and_resumed_none_is_lost_doubled_or_left_stopped(tmp_path, monkeypatch):
+    from live.chaos_running_jobs import chaos
+    from live.slurm_site import SlurmSite
+
+    with SlurmSite("north", nodes=2, gpus=4) as site:
+        monkeypatch.setenv("PATH", site.env["PATH"])
+        found = chaos(tmp_path, site, kills=2)
+    assert found["suspended"] >= 3
+    assert (found["lost"], found["done twice"], found["ran side by side with itself"]) == (0, 0, 0)
+    assert (found["units of work not done"], found["left at the cluster"]) == (0, 0)
+    assert set(found["states"]) == {"done"}

@@ -197,3 +197,38 @@ def test_a_service_that_dies_at_a_call_makes_one_object_and_starts_it_once(servi
     token = live.store.read("SELECT token FROM jobs WHERE id = ?", job)[0]["token"]
     assert server.started == [token]
     assert [name for _, name in server.objects] == [token]
+
+
+def test_a_running_job_is_suspended_once_its_pods_are_gone_and_runs_again(executor, server):
+    kube = executor()
+    one = submitted(kube)
+    kube.release(one)
+    server.run(one.token)
+    for _ in range(2):
+        kube.stop(one)
+    made = server.objects["jobs", one.token]
+    assert (made["spec"]["suspend"], phase(kube, one)) == (True, "running")
+    made["status"] = {"terminating": 1}
+    assert phase(kube, one) == "running"
+    made["status"] = {}
+    assert phase(kube, one) == "held"
+    for _ in range(2):
+        assert kube.resume(one)
+    assert (made["spec"]["suspend"], phase(kube, one)) == (False, "queued")
+    assert not kube.resume(order("nw-t-9-0", handle="uid-9"))
+
+
+def test_with_kueue_its_workload_is_made_inactive(executor, server):
+    kube = executor(queue="ai")
+    one = submitted(kube)
+    kube.release(one)
+    server.own(one.token)
+    server.admit(one.token)
+    server.run(one.token)
+    kube.stop(one)
+    workload, made = server.objects["workloads", f"job-{one.token}"], server.objects["jobs", one.token]
+    assert (workload["spec"]["active"], phase(kube, one)) == (False, "running")
+    made["spec"]["suspend"], made["status"] = True, {}  # as Kueue does
+    assert phase(kube, one) == "held"
+    assert kube.resume(one)
+    assert (workload["spec"]["active"], phase(kube, one)) == (True, "queued")

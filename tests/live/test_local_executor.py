@@ -9,6 +9,7 @@ import pytest
 from live.waiting import wait_for
 from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.protocol import Order
+from noonward.live.executors.running import Stopping
 
 
 @pytest.fixture
@@ -109,3 +110,30 @@ def _lives(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_running_job_writes_its_checkpoint_upon_a_signal_and_ends(tmp_path):
+    executor = LocalExecutor(tmp_path / "site", lambda posix_s: posix_s, stopping=Stopping(signal="USR1"))
+    write = f"trap 'echo 3 > {tmp_path}/checkpoint; exit 85' USR1"
+    one = order("nw-a-7-0", f"{write}; touch {tmp_path}/runs; while :; do sleep 0.05; done")
+    executor.submit_held(one)
+    executor.release(one)
+    wait_for((tmp_path / "runs").exists, "the run")
+    executor.signal(one)
+    wait_for(lambda: phase(executor, one) == "failed", "the checkpoint")
+    assert executor.statuses([one])[0].exit_code == 85
+    assert (tmp_path / "checkpoint").read_text() == "3\n"
+    executor.stop(one)
+    assert not executor.resume(one)
+
+
+def test_a_running_job_that_does_not_heed_the_signal_is_stopped(tmp_path):
+    executor = LocalExecutor(tmp_path / "site", lambda posix_s: posix_s, stopping=Stopping(signal="USR1"))
+    one = order("nw-a-7-0", f"trap '' USR1; touch {tmp_path}/runs; while :; do sleep 0.05; done")
+    executor.submit_held(one)
+    executor.release(one)
+    wait_for((tmp_path / "runs").exists, "the run")
+    executor.signal(one)
+    assert phase(executor, one) == "running"
+    executor.stop(one)
+    assert phase(executor, one) in executor.stopped_as

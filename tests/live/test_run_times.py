@@ -10,8 +10,8 @@ from live.conftest import Service
 from live.test_simulation_equals_live import assert_as_simulated
 from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.errors import DataError
-from noonward.live.handover import stated_run_s
 from noonward.live.journal import replay_journal
+from noonward.live.orders import stated_run_s
 from noonward.live.requests import JobRequest
 from noonward.live.run_times import STATE
 from noonward.live.shadow.watcher import facts

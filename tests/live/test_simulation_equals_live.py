@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from noonward.engine.run import run
+from noonward.ledger.segments import STOP
 from noonward.live.states import from_bytes
 from noonward.schedule.policies import make_scheduler
 
@@ -12,6 +13,13 @@ LATE = (*CROWDED, "lateness.rule=wait", "lateness.usd_per_gpu_hour=2", "lateness
 FEWER = ("jobs.classes.inference.rate_per_s=0.002", "jobs.classes.training.rate_per_s=0.002")
 SMALL_DAY = ("jobs.cluster_gpus=150", "jobs.mean_gpus=24", "jobs.slack_s=10800")
 EUROPE = ("fleet.sites.0.zone=DE", "fleet.sites.1.zone=FR")
+STOPPABLE = ("fleet.freedoms={fine-tuning: {interruptible: true}}", "jobs.slack_ratio=8")
+CAPPABLE = ("fleet.freedoms={fine-tuning: {caps: emerald-a100-fine-tuning}}", "jobs.slack_ratio=8")
+BOTH = (
+    "fleet.freedoms={fine-tuning: {interruptible: true, caps: emerald-a100-fine-tuning, elastic: {gpus: [1, 2, 4], "
+    "speedup: [1, 1.9, 3.5]}}}",
+    "jobs.slack_ratio=8",
+)
 STATE = {"done": 4, "overdue": 5}
 
 
@@ -118,3 +126,29 @@ def test_a_service_drops_late_jobs_where_its_scenario_does(service):
     live.play()
     states = [row["state"] for row in live.store.read("SELECT state FROM jobs")]
     assert states.count("overdue") > 10
+
+
+def lives(service):
+    """What is done with the running jobs of a day, by kind."""
+    rows = service.store.read("SELECT kind, count(*) AS n FROM events GROUP BY kind")
+    return {row["kind"]: row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("restart_every", [0, 7])
+@pytest.mark.parametrize(
+    ("policy", "settings"),
+    [
+        ("suspend-threshold", STOPPABLE),
+        ("suspend-threshold", (*STOPPABLE, "jobs.count=60", "jobs.demand=0.9")),
+        ("cap-threshold", CAPPABLE),
+        ("suspend-threshold(resizes=true)", BOTH),
+    ],
+)
+def test_running_jobs_bend_as_in_a_simulation(service, policy, settings, restart_every):
+    live = service(policy, *settings)
+    live.play(restart_every)
+    assert_as_simulated(live, policy)
+    kinds_K = run(live.environment, make_scheduler(policy)).segment_K["kind"]
+    happened = lives(live)
+    assert happened.get("suspended", 0) == happened.get("suspend decided", 0) == (kinds_K == STOP).sum()
+    assert happened.get("cap decided" if policy.startswith("cap") else "suspended", 0) > 0

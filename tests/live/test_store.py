@@ -18,6 +18,7 @@ from noonward.live.api.handlers import UNDISPATCHED
 from noonward.live.clock import ManualClock
 from noonward.live.handover import TO_DELIVER, TO_TAKE_BACK, TO_TRACK
 from noonward.live.requests import JobRequest, RequestChecker
+from noonward.live.running_agent import TO_ACT, TO_CAP, TO_STOP, TO_UNCAP
 from noonward.live.store.database import StoreError
 from noonward.live.store.sqlite import NAME, backup, restore, vacuum
 from noonward.live.store.store import MOST_READERS, Store
@@ -203,6 +204,7 @@ from datetime import UTC, datetime
 from noonward.data.scenarios.load import load_scenario
 from noonward.live.clock import SystemClock
 from noonward.live.requests import JobRequest, RequestChecker
+from noonward.live.running_agent import TO_ACT, TO_CAP, TO_STOP, TO_UNCAP
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 checker = RequestChecker(load_scenario("tiny").fleet, 8)
@@ -252,9 +254,10 @@ def test_a_request_is_stored_as_it_was_sent(store, checker):
 
 
 def test_what_every_step_reads_is_found_by_an_index(store):
-    for query in (TO_DELIVER, TO_TRACK, TO_TAKE_BACK, UNDISPATCHED):
+    for query in (TO_DELIVER, TO_TRACK, TO_TAKE_BACK, UNDISPATCHED, TO_ACT, TO_STOP, TO_CAP, TO_UNCAP):
         plan = [row["detail"] for row in store.read(f"EXPLAIN QUERY PLAN {query}", 0)]
         assert all(step.startswith("SEARCH") for step in plan), plan
+    assert "outbox_capped" in store.read(f"EXPLAIN QUERY PLAN {TO_UNCAP}", 0)[0]["detail"]
 
 
 def test_what_the_overview_reads_of_waiting_jobs_is_found_by_the_index_of_open_ones(store):

@@ -15,7 +15,19 @@ from noonward.live.store.sqlite import NAME, backup, restore
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 
-OLD = "DROP TABLE needs; DROP TABLE published; ALTER TABLE jobs DROP COLUMN run_by; ALTER TABLE jobs DROP COLUMN told"
+OF_JOBS = ("run_by", "told", "resumed_s", "finish_s", "running_place", "cap", "life")
+OF_OUTBOX = ("gpus", "wish_s", "signalled_s", "stopped_s", "cap", "cap_wanted", "nodes")
+OLD = "; ".join(
+    [
+        "DROP TABLE needs",
+        "DROP TABLE published",
+        "DROP INDEX jobs_open",
+        "DROP INDEX outbox_capped",
+        *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in OF_JOBS),
+        *(f"ALTER TABLE outbox DROP COLUMN {name}" for name in OF_OUTBOX),
+        "CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running')",
+    ]
+)
 """What makes tables of version 8 of today's."""
 
 

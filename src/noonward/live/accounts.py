@@ -18,6 +18,7 @@ import numpy as np
 
 from noonward.arrays import F8, Records
 from noonward.decision.cluster.view import ClusterView
+from noonward.errors import ScenarioError
 from noonward.ledger.ledger import SettledRun, settle_run
 from noonward.ledger.segments import (
     DONE,
@@ -35,6 +36,7 @@ from noonward.ledger.segments import (
 from noonward.live.controller import Controller
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.names import Names
+from noonward.live.segments import bent_jobs, stored_segments
 from noonward.live.setup import Setup
 from noonward.live.shadow.watcher import facts
 from noonward.live.store.database import Row
@@ -43,6 +45,7 @@ from noonward.live.world.seats import OVERDUE as DROPPED
 from noonward.live.world.seats import STARTING, Arrival, Note, Seat
 from noonward.live.world.world import World
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.freedom import Freedom
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.signals import Signals
 from noonward.seeding import stream
@@ -67,6 +70,8 @@ class Fate:
         start_s: Start; NaN before.
         end_s: End; expected, while it runs.
         power_w: Facility power by the model, W.
+        pieces: Parts of its life in which it held GPUs, each with its begin, end (s), GPUs and power (W), of a job that
+            was suspended or capped; empty: it ran from its start to its end.
         expected_s: Run time that was expected of a watched job.
         journeys: When it was sent, from which site (-1: its ingress point), and where to.
     """
@@ -81,6 +86,12 @@ class Fate:
     power_w: float = 0.0
     journeys: list[tuple[float, int, int]] = field(default_factory=list)
     expected_s: float = math.nan
+    pieces: list[tuple[float, float, int, float]] = field(default_factory=list)
+
+    @property
+    def held(self) -> list[tuple[float, float, int, float]]:
+        """When it held GPUs: begin, end (s), GPUs and power (W)."""
+        return self.pieces or [(self.start_s, self.end_s, self.gpus, self.power_w)]
 
 
 def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[Fate]:
@@ -90,7 +101,7 @@ def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[
     are left out, and so are jobs that name a site, a class or an ingress point which the fleet does not have any more.
     """
     store, names = controller.store, controller.names
-    fates = {}
+    fates, bent = {}, bent_jobs(controller.store, from_s)
     for row in store.read(
         "SELECT * FROM jobs WHERE arrival_s >= ? AND arrival_s < ? AND NOT (state = 'cancelled' AND start_s IS NULL) "
         "ORDER BY arrival_s, id",
@@ -107,11 +118,28 @@ def stored_fates(controller: Controller, from_s: float, until_s: float) -> list[
             fate.start_s = row["start_s"] if row["began_s"] is None else row["began_s"]
             fate.end_s = row["ended_s"] if over else fate.start_s + row["run_s"]
             fate.power_w = row["power_w"]
+        if row["id"] in bent and fate.site >= 0:
+            _take_pieces(controller, fate, row)
     for row in store.read("SELECT * FROM events WHERE kind = 'sent' AND at_s >= ? ORDER BY id", from_s):
         if row["job"] in fates:
             data = json.loads(row["data"])
             fates[row["job"]].journeys.append((row["at_s"], names.site(data["from"]), names.site(data["site"])))
     return list(fates.values())
+
+
+def _take_pieces(controller: Controller, fate: Fate, row: Row) -> None:
+    """Takes over when a job that was suspended or capped held its GPUs, and what it drew."""
+    freedoms, class_ = controller.setup.scenario.fleet.freedoms, controller.names.classes[fate.about.class_]
+    checkpoint = freedoms.get(class_, Freedom()).checkpoint
+    shares = {"stop": checkpoint.stop_power, "load": checkpoint.load_power, "dark": 0.0}
+    until_s = fate.end_s if row["ended_s"] is not None or math.isfinite(fate.end_s) else controller.store.now_s()
+    for one in stored_segments(controller.store, row["id"], controller.modelled(row["site"])):
+        share = shares.get(one.kind, one.power)
+        watts = share * fate.power_w * one.gpus / max(1, fate.gpus)
+        if one.kind != "dark":
+            fate.pieces.append((one.from_s, until_s if one.to_s is None else one.to_s, one.gpus, watts))
+    if fate.pieces:
+        fate.start_s = fate.pieces[0][0]
 
 
 def simulated_fates(
@@ -131,9 +159,17 @@ def simulated_fates(
         until_s: Time up to which it is played, s.
         policy: Policy.
         running: Jobs that hold GPUs at the beginning, numbered from 0 on, each with its start and run time.
+
+    Raises:
+        ScenarioError: The policy acts on running jobs.
     """
     scheduler = setup.scheduler(policy)
     zones = [site.zone for site in setup.scenario.fleet.sites]
+    if scheduler.needs.levers and setup.scenario.fleet.freedoms:
+        raise ScenarioError(
+            f"{policy} acts on running jobs; what would have become of jobs is played with policies that do not; "
+            "choose another policy"
+        )
     brief, rng = setup.brief(scheduler.needs), stream(setup.config.seed, "forecast", 0)
     hours = Hours(signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue, prices=brief.prices)
     world = World(brief, scheduler, hours, stream(setup.config.seed, "policy", 0))
@@ -207,14 +243,20 @@ def outcome_of(setup: Setup, signals: Signals, fates: Sequence[Fate], hours: int
             fate.end_s,
             fate.power_w,
         )
-    ran = [(j, fate) for j, fate in enumerate(fates) if fate.start_s < min(fate.end_s, until_s)]
+    ran = [
+        (j, fate.site, from_s, min(to_s, until_s), gpus, watts)
+        for j, fate in enumerate(fates)
+        for from_s, to_s, gpus, watts in fate.held
+        if from_s < min(to_s, until_s)
+    ]
+    job_K, site_K, from_s_K, to_s_K, gpus_K, watts_K = zip(*ran, strict=True) if ran else ((),) * 6
     power = PowerSegments(
-        site_K=np.array([fate.site for _, fate in ran], np.int32),
-        job_K=np.array([j for j, _ in ran], np.int32),
-        from_s_K=np.array([fate.start_s for _, fate in ran]),
-        to_s_K=np.array([min(fate.end_s, until_s) for _, fate in ran]),
-        watts_K=np.array([fate.power_w for _, fate in ran]),
-        gpus_K=np.array([fate.gpus for _, fate in ran], np.int32),
+        site_K=np.array(site_K, np.int32),
+        job_K=np.array(job_K, np.int32),
+        from_s_K=np.array(from_s_K, np.float64),
+        to_s_K=np.array(to_s_K, np.float64),
+        watts_K=np.array(watts_K, np.float64),
+        gpus_K=np.array(gpus_K, np.int32),
     )
     sites = len(setup.sites)
     zeros = np.zeros(sites)

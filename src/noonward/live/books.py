@@ -12,13 +12,14 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.live.names import Names
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
+from noonward.live.running_jobs import is_dark, store_running, tell_again
 from noonward.live.service_name import ServiceName
 from noonward.live.states import STATE, STATES, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
 from noonward.live.tenants import past_use
-from noonward.live.world.seats import OVERDUE, STARTING, Arrival, Decision, Note, Seat
+from noonward.live.world.seats import OVERDUE, STARTING, SUSPENDED, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S
 
@@ -28,10 +29,11 @@ SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
 _OF_SEAT: Final = (
     "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
+    "resumed_s", "finish_s", "running_place", "cap",
 )  # fmt: skip
 """Columns of the table ``jobs`` that a seat has under the same names."""
 _UPDATE: Final = f"""
-UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token, site = :site, told = :told,
+UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token, site = :site, told = :told, life = :life,
     {", ".join(f"{name} = :{name}" for name in _OF_SEAT)}
 WHERE id = :job AND attempt = :attempt AND state IN ('submitted', 'transit', 'waiting')
 """
@@ -102,6 +104,7 @@ class Books:
         self._saved_state: dict[str, bytes] = {}
         self._journal: list[list[Any]] = []
         self._opened_s = 0.0
+        self._begun: set[int] = set()
         world.journal = self._journal
 
     def token(self, job: int, attempt: int) -> str:
@@ -129,7 +132,9 @@ class Books:
             self._store_journal(connection, self._journal[:stored])
             missed = [seat for seat in seats if not self._store_seat(connection, seat)]
             gone = {(seat.about.job, seat.about.attempt) for seat in missed}
-            ready = self._store_starts(connection, [s for s in seats if (s.about.job, s.about.attempt) not in gone])
+            kept = [seat for seat in seats if (seat.about.job, seat.about.attempt) not in gone]
+            ready = self._store_starts(connection, [seat for seat in kept if seat.serial not in self._begun])
+            ready |= {seat.site for seat in kept if seat.serial in self._begun and seat.freed_s is None}
             self._store_decisions(connection, decisions)
             self._store_notes(connection, notes)
             self._store_meta(connection, state)
@@ -142,6 +147,8 @@ class Books:
         except StoreError:
             self.world.keep_changes(seats, decisions, notes)
             raise
+        self._begun |= {seat.serial for seat in seats if seat.state == STARTING}
+        self._begun -= {seat.serial for seat in seats if seat.freed_s is not None or seat.state == OVERDUE}
         self._saved_asks = asks
         self._saved_state |= state
         del self._journal[:stored]
@@ -162,11 +169,14 @@ class Books:
                 (seat.freed_s, seat.about.job, seat.about.attempt),
             )
             return True
+        if seat.serial in self._begun:
+            return store_running(connection, seat, self.world.now_s)
         token = self.token(seat.about.job, seat.about.attempt) if seat.state == STARTING else None
         values: dict[str, Any] = {name: getattr(seat, name) for name in _OF_SEAT}
         values |= {"state": seat.state, "token": token, "job": seat.about.job, "attempt": seat.about.attempt}
         values["site"] = self._site(seat.site)
         values["told"] = json.dumps(seat.about.told) if seat.about.told else None
+        values["life"] = None if seat.life is None else json.dumps(seat.life)
         values["ended_s"] = self.world.now_s if seat.state == OVERDUE else None
         return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
 
@@ -174,9 +184,15 @@ class Books:
         """Puts the jobs that start into the outbox; returns their sites."""
         starts = [seat for seat in seats if seat.state == STARTING and seat.freed_s is None]
         connection.executemany(
-            "INSERT INTO outbox (token, job, site, stage) VALUES (?, ?, ?, 'queued')",
+            "INSERT INTO outbox (token, job, site, stage, gpus, cap_wanted) VALUES (?, ?, ?, 'queued', ?, ?)",
             [
-                (self.token(seat.about.job, seat.about.attempt), seat.about.job, self._site(seat.site))
+                (
+                    self.token(seat.about.job, seat.about.attempt),
+                    seat.about.job,
+                    self._site(seat.site),
+                    seat.gpus,
+                    seat.cap,
+                )
                 for seat in starts
             ],
         )
@@ -285,9 +301,12 @@ class Books:
         )
         self._journal.append([OPENED, opening])
         restore(world, opening, seats)
+        self._begun = {row["serial"] for row in taken}
         for row in taken:
-            if row["state"] not in ("starting", "running"):
+            if row["state"] not in ("starting", "running", "suspended"):
                 world.finish(row["serial"], store.now_s())
+            elif row["life"]:
+                tell_again(store, world, row)
 
     def _open_scheduler(self) -> dict[int, bytes]:
         """Puts the scheduler's state and the capacity curves from the current hour on back; returns the curves."""
@@ -330,7 +349,8 @@ def _seat(row: Row, names: Names) -> Seat:
     about = names.arrival(row)
     return Seat(
         about=about,
-        state=row["state"] if row["start_s"] is None else STARTING,
+        state=row["state"] if row["start_s"] is None else SUSPENDED if is_dark(row) else STARTING,
+        life=json.loads(row["life"]) if row["life"] else None,
         held=about.held,
         pinned=about.pinned,
         vetoed=about.vetoed,

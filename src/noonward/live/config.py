@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from noonward.data.scenarios.load import explained, load_scenario
 from noonward.errors import ScenarioError, nearest
 from noonward.live.executors.identity import PLACE
+from noonward.live.executors.running import Signal
 from noonward.live.grid.feeds.settings import URL, SignalFeed, require_feeds
 from noonward.model.cluster.scenario import Scenario
-from noonward.model.spec import Gang, Positive, Spec
+from noonward.model.spec import Gang, NonNegative, Positive, Spec
 
 
 def _names_the_user(value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
@@ -31,7 +32,47 @@ OneUser = Annotated[str | None, AfterValidator(_names_the_user)]
 UserWords = Annotated[tuple[str, ...], AfterValidator(_names_the_user)]
 
 
-class LocalSite(Spec):
+class PowerCapConfig(Spec):
+    """A command that limits the power of a running job's GPUs, or takes the limit off."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+    """Its words, with ``{watts}`` (limit per GPU), ``{share}``, ``{nodes}``, ``{job}`` (the cluster's name of it),
+    ``{token}`` and ``{gpus}``, e.g. ``[clush, -w, "{nodes}", "nvidia-smi -pl {watts}"]``. It may be run twice."""
+    full_w: Positive
+    """Power limit of a GPU without a cap, W."""
+
+    @field_validator("command")
+    @classmethod
+    def _fillable(cls, told: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuses words that name something else."""
+        known = dict.fromkeys(("watts", "share", "nodes", "job", "token", "gpus"), "")
+        for word in told:
+            try:
+                word.format(**known)
+            except (KeyError, IndexError, ValueError) as error:
+                raise ValueError(f"{word!r} names {error}; known are {', '.join(known)}, in braces") from error
+        return told
+
+
+class CappedSite(Spec):
+    """A site at which the power of running jobs may be limited."""
+
+    power_cap: PowerCapConfig | None = None
+    """How it is limited; none: it is not, and policies that cap jobs are refused."""
+
+
+class SignalledSite(CappedSite):
+    """A site whose running jobs may be told to write a checkpoint before they are stopped."""
+
+    checkpoint_signal: Signal | None = None
+    """Signal upon which commands write a checkpoint, such as USR1; none: they are told nothing, and what they did since
+    their last checkpoint is lost."""
+    checkpoint_grace_s: NonNegative = 120.0
+    """How long they may take for that before they are stopped, s; one that ends with exit code 85 is stopped at once.
+    """
+
+
+class LocalSite(SignalledSite):
     """Jobs are processes of the machine that the service runs on."""
 
     executor: Literal["local"]
@@ -45,7 +86,7 @@ class ModelSite(Spec):
     """``model``: dry run and shadow."""
 
 
-class SlurmSite(Spec):
+class SlurmSite(SignalledSite):
     """A Slurm cluster, by its command line."""
 
     executor: Literal["slurm"]
@@ -69,12 +110,15 @@ class SlurmSite(Spec):
     container: tuple[str, ...] = ()
     """Words of the command that runs a container image, e.g. ``[apptainer, exec, --nv]``; none: jobs that name an image
     do not run there."""
+    suspend_by: Literal["requeue", "pause"] = "requeue"
+    """``requeue``: a suspended job is put back into Slurm's queue, held, and its GPUs are free for others. ``pause``:
+    ``scontrol suspend``, which stops its processes and frees no GPUs; it needs a Slurm operator's rights."""
     as_user: UserWords = ()
     """Words before sbatch, scontrol and scancel that run them as a job's own user, e.g. ``[sudo, -n, -u, "{user}",
     --]``; none: all jobs are of the service's user."""
 
 
-class SlurmRestSite(Spec):
+class SlurmRestSite(SignalledSite):
     """A Slurm cluster, by slurmrestd."""
 
     executor: Literal["slurmrestd"]
@@ -111,7 +155,7 @@ class SlurmRestSite(Spec):
         return self
 
 
-class KubernetesSite(Spec):
+class KubernetesSite(CappedSite):
     """A namespace of a Kubernetes cluster."""
 
     executor: Literal["kubernetes"]
@@ -141,7 +185,7 @@ class KubernetesSite(Spec):
     service's account."""
 
 
-class RaySite(Spec):
+class RaySite(CappedSite):
     """A Ray cluster, by its jobs interface."""
 
     executor: Literal["ray"]

@@ -96,6 +96,7 @@ class Controller:
         self.site_wakes, self.track_wakes = ([threading.Event() for _ in setup.sites] for _ in range(2))
         self.decision_s: list[float] = []
         self._ended: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+        self._bent: queue.SimpleQueue[tuple[str, int, float, tuple[int, ...]]] = queue.SimpleQueue()
         self._touched: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._wakes: list[threading.Event] = []
@@ -111,7 +112,7 @@ class Controller:
         self.teller = self._telling()
         self.world, self.books = self._opened(self.policy)
         self.agents = [
-            SiteAgent(store, executor, name, self.service, self._job_ended)
+            SiteAgent(store, executor, name, self.service, self._job_ended, self._job_bent, self._cap_power)
             for name, executor in zip(setup.sites, setup.executors, strict=True)
         ]
         for agent in self.agents:
@@ -158,6 +159,8 @@ class Controller:
             scheduler,
             self._hours(scheduler.needs.forecast),
             stream(seed, "policy", 0),
+            [executor.exact_ends for executor in self.setup.executors],
+            [executor.keeps_gpus for executor in self.setup.executors],
         )
         books = Books(self.store, world, self.names, policy, self.service)
         books.open(anew=anew)
@@ -257,6 +260,9 @@ class Controller:
         hours.append(self.keeper.signals(first, hour + 1), self.keeper.published(first, hour + 1))
 
     def _take_ended(self) -> None:
+        while not self._bent.empty():
+            what, serial, time_s, more = self._bent.get()
+            self.world.running.told(what, serial, time_s, *more)
         while not self._ended.empty():
             serial, time_s = self._ended.get()
             self.world.finish(serial, time_s)
@@ -311,6 +317,18 @@ class Controller:
     def _job_ended(self, serial: int, time_s: float) -> None:
         self._ended.put((serial, time_s))
         self.decide_wake.set()
+
+    def _job_bent(self, what: str, serial: int, time_s: float, *more: int) -> None:
+        self._bent.put((what, serial, time_s, more))
+        self.decide_wake.set()
+
+    def modelled(self, site: str | None) -> bool:
+        """Returns whether nothing runs at a site: what is decided happens there as the model says."""
+        return site in self.setup.sites and self.setup.executors[self.setup.sites.index(site)].exact_ends
+
+    def _cap_power(self, class_: str, cap: int) -> float:
+        """Returns the share of full power that a class runs at under a power cap."""
+        return float(self.world.view.freedom_C["cap_power"][self.names.classes.index(class_), cap])
 
     def retain(self) -> None:
         """Deletes what ended longer ago than the service keeps it.

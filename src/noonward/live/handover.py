@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import msgspec
-
 from noonward.errors import NoonwardError
 from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
-from noonward.live.names import told_of
+from noonward.live.orders import ORDERS, end, order_of, set_stage
+from noonward.live.running_agent import RunningJobsAgent
 from noonward.live.service_name import ServiceName
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
-from noonward.live.terms import Terms, stated
+from noonward.live.terms import stated
 
 LOST_POLLS: Final = 20
 """A job that its cluster does not know this many times in a row is lost."""
@@ -27,17 +26,21 @@ IN_A_ROW: Final = 2
 """Jobs in a row that cannot be handed over after which the rest waits for the next step."""
 PUT_OFF: Final = "not handed over yet: "
 """How the reason of a job begins whose hand-over is tried again."""
-ORDERS: Final = """
-SELECT o.token, o.stage, o.handle, o.tries, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
-       j.attempt, j.retries, j.began_s, j.serial, j.reason, j.work, j.told, j.owner
-FROM outbox o JOIN jobs j ON j.token = o.token
-"""
 TO_DELIVER: Final = f"{ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')"
 TO_TRACK: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'released' AND j.state IN ('starting', 'running')"
 TO_TAKE_BACK: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'abandoned'"
 """What is read at every step, over an index: stages of jobs that have ended are others, ``ended`` or ``withdrawn``."""
 _log: Final = logging.getLogger("noonward.live")
 _TERMINAL: Final = {"done": "done", "failed": "failed", "cancelled": "cancelled"}
+
+
+def _nobody(*told: object) -> None:
+    """Passes over what a cluster did with a running job."""
+
+
+def _full_power(class_: str, cap: int) -> float:
+    """Returns full power."""
+    return 1.0
 
 
 class _ElsewhereError(NoonwardError):
@@ -53,17 +56,21 @@ class SiteAgent:
         name: Name of the site.
         service: Name that tokens carry.
         ended: Called with the serial and the time of a job that gave its GPUs back.
+        told: Called with what the cluster did with a running job (``World.running.told``).
+        power: Share of full power that a class runs at under a power cap.
 
     Attributes:
         others: Agents of the other sites, whose clusters may have run a job that is older than a restore of the store.
     """
 
     def __init__(
-        self, store: Store, executor: Executor, name: str, service: ServiceName, ended: Callable[[int, float], None]
-    ) -> None:
+        self, store: Store, executor: Executor, name: str, service: ServiceName, ended: Callable[[int, float], None],
+        told: Callable[..., None] | None = None, power: Callable[[str, int], float] | None = None,
+    ) -> None:  # fmt: skip
         self.store, self.executor, self.name, self._service = store, executor, name, service
+        self.running = RunningJobsAgent(self, told or _nobody, power or _full_power)
         self.others: Sequence[SiteAgent] = ()
-        self._ended = ended
+        self.ended = ended
         self._fresh: set[str] = set()
         self._missed: dict[str, int] = {}
         self._failures = 0
@@ -78,6 +85,7 @@ class SiteAgent:
         Raises:
             ClusterError: The cluster did not answer; what was done is kept, the rest is tried again.
         """
+        self.running.act()
         rows = sorted(self.store.read(TO_DELIVER, self.name), key=lambda row: int(row["tries"]))
         if rows and not self.store.read("SELECT dispatch FROM sites WHERE name = ?", self.name)[0][0]:
             rows = [row for row in rows if row["cancelling"]]
@@ -111,11 +119,11 @@ class SiteAgent:
         state = "lost" if isinstance(error, _ElsewhereError) else "failed"
 
         def change(connection: Connection, now_s: float) -> float:
-            _set_stage(connection, row["token"], "withdrawn")
-            _end(connection, now_s, row["id"], state, now_s, None, str(error)[:1000])
+            set_stage(connection, row["token"], "withdrawn")
+            end(connection, now_s, row["id"], state, now_s, None, str(error)[:1000])
             return now_s
 
-        self._ended(row["serial"], self.store.do(change))
+        self.ended(row["serial"], self.store.do(change))
 
     def _put_off(self, row: Row, error: ClusterError) -> None:
         """Notes why a job could not be handed over now; the others go first the next time."""
@@ -130,10 +138,11 @@ class SiteAgent:
         self.store.do(change)
 
     def _hand_over(self, row: Row) -> None:
-        order, stage = _order(row), row["stage"]
+        order, stage = order_of(row), row["stage"]
         handle: str | None = row["handle"]
         if stage == "queued":
-            self._stage(order.token, "intent", None)
+            if not self._stage(order.token, "intent", None):
+                return
             if not self._service.restored(order.job):
                 self._fresh.add(order.token)
         if stage in ("queued", "intent"):
@@ -146,8 +155,9 @@ class SiteAgent:
             if handle is None:
                 self._require_taken(order)
                 handle = self.executor.submit_held(order)
-            self._stage(order.token, "placed", handle)
-        self.executor.release(_order(row, handle))
+            if not self._stage(order.token, "placed", handle):
+                return  # it is to stop before it has begun
+        self.executor.release(order_of(row, handle))
         self._stage(order.token, "released", handle, event=("released", {"site": self.name, "handle": handle}))
 
     def _require_taken(self, order: Order) -> None:
@@ -166,27 +176,31 @@ class SiteAgent:
 
     def _withdraw(self, row: Row) -> None:
         """Ends a job that was cancelled before its hand-over was complete."""
-        order = _order(row)
+        order = order_of(row)
         handle = row["handle"] or (self.executor.find(order) if row["stage"] == "intent" else None)
         if handle is not None:
-            self.executor.cancel(_order(row, handle))
+            self.executor.cancel(order_of(row, handle))
 
         def change(connection: Connection, now_s: float) -> float:
-            _set_stage(connection, order.token, "withdrawn")
-            _end(connection, now_s, row["id"], "cancelled", now_s, None, "cancelled before it was handed over")
+            set_stage(connection, order.token, "withdrawn")
+            end(connection, now_s, row["id"], "cancelled", now_s, None, "cancelled before it was handed over")
             return now_s
 
-        self._ended(row["serial"], self.store.do(change))
+        self.ended(row["serial"], self.store.do(change))
 
     def _stage(
         self, token: str, stage: str, handle: str | None, event: tuple[str, dict[str, object]] | None = None
-    ) -> None:
-        def change(connection: Connection, now_s: float) -> None:
-            connection.execute(
-                "UPDATE outbox SET stage = ?, handle = coalesce(?, handle), tries = tries + 1 WHERE token = ?",
-                (stage, handle, token),
+    ) -> bool:
+        """Stores where a hand-over stands; returns whether it still does."""
+
+        def change(connection: Connection, now_s: float) -> bool:
+            connection.execute("UPDATE outbox SET handle = coalesce(?, handle) WHERE token = ?", (handle, token))
+            stored = connection.execute(
+                "UPDATE outbox SET stage = ?, tries = tries + 1 WHERE token = ? AND stage IN ('queued', 'intent', "
+                "'placed')",
+                (stage, token),
             )
-            if event is not None:
+            if stored.rowcount and event is not None:
                 connection.execute(
                     "UPDATE jobs SET reason = NULL WHERE token = ? AND reason LIKE ?", (token, f"{PUT_OFF}%")
                 )
@@ -194,8 +208,9 @@ class SiteAgent:
                     "INSERT INTO events (at_s, job, kind, data) SELECT ?, id, ?, ? FROM jobs WHERE token = ?",
                     (now_s, event[0], json.dumps(event[1]), token),
                 )
+            return stored.rowcount == 1
 
-        self.store.do(change)
+        return self.store.do(change)
 
     def track(self) -> None:
         """Asks the cluster about the jobs it has, stores what is new, and reports GPUs that were given back.
@@ -206,19 +221,25 @@ class SiteAgent:
         Raises:
             ClusterError: The cluster did not answer.
         """
-        rows = self.store.read(TO_TRACK, self.name)
+        stopping = self.running.stopping()
+        rows = self.store.read(TO_TRACK, self.name) + stopping
         for row in rows:
             if row["cancelling"] and row["handle"] is not None:
-                self.executor.cancel(_order(row))
-        orders = [_order(row) for row in rows]
+                self.executor.cancel(order_of(row))
+        orders = [order_of(row) for row in rows]
         found = {status.token: status for status in (self.executor.statuses(orders) if orders else [])}
-        news = [(row, self._news(row, found.get(row["token"]))) for row in rows]
+        news = [
+            (row, self.news(row, found.get(row["token"])) if row["stage"] == "released" else
+             self.running.follow(row, found.get(row["token"])))
+            for row in rows
+        ]  # fmt: skip
         self._store_news([(row, status) for row, status in news if status is not None])
         for row in self.store.read(TO_TAKE_BACK, self.name):
             self._take_back(row)
+        self.running.set_caps({status.token for status in found.values() if status.phase == "running"})
         self._keep_site(self.executor.usable_gpus(sum(row["gpus"] for row in rows)))
 
-    def _news(self, row: Row, status: Status | None) -> Status | None:
+    def news(self, row: Row, status: Status | None) -> Status | None:
         """Returns what is new about a job, or None; a job that stays unknown is lost."""
         token = row["token"]
         if row["cancelling"] and self.executor.exact_ends and (status is None or status.phase == "running"):
@@ -231,7 +252,7 @@ class SiteAgent:
         if status.phase == "unknown":
             return None
         self._missed.pop(token, None)
-        began = status.phase == "running" and row["state"] == "starting"
+        began = status.phase in ("running", "suspended") and row["state"] == "starting"
         requeued = status.phase in ("queued", "held") and row["state"] == "running"
         stopped = status.phase == "held" and row["reason"] != status.reason
         let_go = status.phase == "queued" and row["state"] == "starting" and (row["reason"] or "") != status.reason
@@ -240,18 +261,18 @@ class SiteAgent:
 
     def _take_back(self, row: Row) -> None:
         """Ends a job that its cluster failed there, and queues it again as often as it allows."""
-        self.executor.cancel(_order(row))
+        self.executor.cancel(order_of(row))
 
         def change(connection: Connection, now_s: float) -> float:
-            _set_stage(connection, row["token"], "withdrawn")
+            set_stage(connection, row["token"], "withdrawn")
             if row["attempt"] < row["retries"] and not row["cancelling"]:
                 _again(connection, now_s, row["id"], row["reason"])
             else:
                 state = "cancelled" if row["cancelling"] else "failed"
-                _end(connection, now_s, row["id"], state, now_s, None, row["reason"])
+                end(connection, now_s, row["id"], state, now_s, None, row["reason"])
             return now_s
 
-        self._ended(row["serial"], self.store.do(change))
+        self.ended(row["serial"], self.store.do(change))
 
     def _store_news(self, news: Iterable[tuple[Row, Status]]) -> None:
         news = list(news)
@@ -267,17 +288,20 @@ class SiteAgent:
             ]
 
         for serial, time_s in self.store.do(change):
-            self._ended(serial, time_s)
+            self.ended(serial, time_s)
 
     def _store_one(self, connection: Connection, now_s: float, row: Row, status: Status) -> bool:
         """Stores one piece of news; returns whether the job has ended."""
         job = row["id"]
-        if status.phase == "running":
+        if status.phase in ("running", "suspended"):
             began_s = now_s if status.began_s is None else status.began_s
+            began_s = max(began_s, row["resumed_s"] or began_s)
             connection.execute(
                 "UPDATE jobs SET state = 'running', began_s = ?, reason = NULL WHERE id = ?", (began_s, job)
             )
             add_event(connection, now_s, job, "running", {"site": self.name, "began_s": began_s})
+            if row["resumed_s"] is not None:
+                self.running.told("began", row["serial"], began_s)
             return False
         if status.phase in ("queued", "held"):
             kind = "requeued" if row["state"] == "running" else f"{status.phase} by its cluster"
@@ -288,7 +312,7 @@ class SiteAgent:
             add_event(connection, now_s, job, kind, {"site": self.name, "reason": status.reason})
             return False
         if status.phase == "node-failed":
-            _set_stage(connection, row["token"], "abandoned")
+            set_stage(connection, row["token"], "abandoned")
             connection.execute("UPDATE jobs SET reason = ? WHERE id = ?", (status.reason, job))
             add_event(connection, now_s, job, "failed by its cluster", {"site": self.name, "reason": status.reason})
             return False
@@ -296,8 +320,8 @@ class SiteAgent:
         if status.began_s is not None:
             connection.execute("UPDATE jobs SET began_s = ? WHERE id = ?", (status.began_s, job))
         state = "lost" if status.reason.startswith("lost") else _TERMINAL[status.phase]
-        _set_stage(connection, row["token"], "ended")
-        _end(connection, now_s, job, state, ended_s, status.exit_code, status.reason)
+        set_stage(connection, row["token"], "ended")
+        end(connection, now_s, job, state, ended_s, status.exit_code, status.reason)
         return True
 
     def _keep_site(self, usable: int | None) -> None:
@@ -356,48 +380,11 @@ class SiteAgent:
                 self.store.do(change)
 
 
-def _order(row: Row, handle: str | None = None) -> Order:
-    asked = json.loads(row["request"])
-    return Order(
-        token=row["token"],
-        job=row["id"],
-        name=row["name"],
-        command=asked.get("command", ""),
-        gpus=row["gpus"],
-        run_s=stated_run_s(row),
-        start_s=row["start_s"],
-        handle=row["handle"] if handle is None else handle,
-        terms=msgspec.convert(asked, Terms),
-        owner=row["owner"],
-    )
-
-
-def stated_run_s(row: Row) -> float:
-    """Returns how long a started job runs by the work that was stated for it, whatever its scheduler was told, s."""
-    told = told_of(row)
-    return float(row["work"] * (row["run_s"] / told[1]) if told else row["run_s"])
-
-
-def _end(
-    connection: Connection, now_s: float, job: int, state: str, ended_s: float, code: int | None, reason: str
-) -> None:
-    """Ends a job."""
-    connection.execute(
-        "UPDATE jobs SET state = ?, ended_s = ?, exit_code = ?, reason = ? WHERE id = ?",
-        (state, ended_s, code, reason, job),
-    )
-    add_event(connection, now_s, job, state, {"ended_s": ended_s, "exit_code": code, "reason": reason})
-
-
-def _set_stage(connection: Connection, token: str, stage: str) -> None:
-    """Sets where an attempt stands."""
-    connection.execute("UPDATE outbox SET stage = ? WHERE token = ?", (stage, token))
-
-
 def _again(connection: Connection, now_s: float, job: int, reason: str) -> None:
     """Queues a job again after its site failed under it; its delay is counted again."""
     connection.execute(
-        "UPDATE jobs SET state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "
+        "UPDATE jobs SET resumed_s = NULL, finish_s = NULL, running_place = -1, cap = 0, life = NULL, "
+        "state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "
         "place = NULL, site = NULL, gpus = 0, level = -1, earliest_s = 0, reach_s = NULL, start_s = NULL, "
         "run_s = NULL, power_w = NULL, freed_s = NULL, began_s = NULL, token = NULL, reason = NULL WHERE id = ?",
         (now_s, job),

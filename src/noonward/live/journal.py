@@ -18,6 +18,7 @@ from noonward.live.names import Names
 from noonward.live.setup import Setup
 from noonward.live.states import from_bytes
 from noonward.live.store.store import Store
+from noonward.live.world.bending import DECIDED as OF_RUNNING
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import OVERDUE, Note, Seat
 from noonward.live.world.world import World
@@ -25,7 +26,7 @@ from noonward.model.signals import Signals
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
-DECIDED: Final = ("start decided", "sent", "infeasible answer", OVERDUE)
+DECIDED: Final = ("start decided", "sent", "infeasible answer", OVERDUE, *OF_RUNNING)
 """Events that a decision leaves in the store."""
 
 
@@ -170,7 +171,14 @@ def _opened(setup: Setup, known: _Known | None, before: World | None, opening: O
         hours = Hours(
             known.signals, setup.start, zones, scheduler.needs.forecast, rng, brief.pue, known.published, brief.prices
         )
-    world = World(brief, scheduler, hours, stream(seed, "policy", 0))
+    world = World(
+        brief,
+        scheduler,
+        hours,
+        stream(seed, "policy", 0),
+        [executor.exact_ends for executor in setup.executors],
+        [executor.keeps_gpus for executor in setup.executors],
+    )
     scheduler.load_state(from_bytes(opening.state))
     restore_curves(world, opening.curves)
     seats = msgspec.msgpack.decode(opening.seats, type=list[Seat])

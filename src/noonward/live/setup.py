@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from noonward.live.config import OWN_MACHINE, LiveConfig
 from noonward.live.executors.make import make_executor
 from noonward.live.executors.model import ModelExecutor
 from noonward.live.executors.protocol import Executor
+from noonward.live.executors.running import missing_levers
 from noonward.live.grid.feed_source import feed_source
 from noonward.live.grid.keeper import HISTORY_H, SignalKeeper
 from noonward.live.grid.sources import SignalSource, source_of
@@ -24,11 +26,19 @@ from noonward.live.known_jobs import KnownJobs, StatedTimes, known_jobs
 from noonward.live.store.store import Store
 from noonward.live.tenants import require_default
 from noonward.live.tokens import is_loopback
+from noonward.model.cluster.freedom import Lever, bend, freedom_records
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
 from noonward.model.cluster.setting import FORECAST_H, Setting
 from noonward.schedule.policies import make_scheduler
 from noonward.units import DAY_H
 
+CURES: Final[dict[Lever, str]] = {
+    "cap": "give the site a power_cap command",
+    "suspend": "give it another executor",
+    "resize": "give the site suspend_by: requeue",
+    "preempt": "give the site suspend_by: requeue",
+}
+"""What helps where a site cannot do what a policy does with running jobs."""
 GENERATED_H = 200 * DAY_H
 """Hours that the packaged generator draws for a service."""
 
@@ -159,7 +169,27 @@ class Setup:
             raise ScenarioError(
                 f"policy {policy} reads the future, which a service does not know; choose another policy"
             )
+        self._require_levers(policy, needs)
         return scheduler
+
+    def _require_levers(self, policy: str, needs: Needs) -> None:
+        """Raises ScenarioError where a site cannot do with running jobs what a policy does with them."""
+        if not needs.levers or self.scenario.protocol != "each-slot":
+            return
+        freedoms, classes = self.scenario.fleet.freedoms, self.scenario.fleet.classes
+        used = [lever for lever in needs.levers if bend(freedom_records(freedoms, classes, (lever,)))]
+        if used and self.scenario.jobs.knowledge.run_time == "learned":
+            raise ScenarioError(
+                f"policy {policy} acts on running jobs, and the scenario says run_time: learned; state run times "
+                "(known, limit or class-mean), or choose another policy"
+            )
+        for name, executor in zip(self.sites, self.executors, strict=True):
+            if missing := missing_levers(used, executor.levers):
+                raise ScenarioError(
+                    f"policy {policy} wants to {', '.join(missing)} running jobs, which site {name} "
+                    f"({self.config.sites[name].executor}) cannot; {CURES[missing[0]]}, leave that out of "
+                    "fleet.freedoms, or choose another policy"
+                )
 
     def brief(self, needs: Needs) -> Brief:
         """Returns the brief of the service: no window's end, and of the jobs to come what its past or a file tells.

@@ -8,14 +8,14 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 import msgspec
 import numpy as np
 
-from noonward.decision.cluster.view import ClusterView
+from noonward.decision.cluster.view import DARK, STOPS, ClusterView
 from noonward.live.controller import Controller
 from noonward.live.handover import PUT_OFF
 from noonward.live.store.database import Row
 from noonward.live.store.dependencies import waits_for as others_of
 from noonward.live.store.schema import IS_OPEN
 from noonward.live.world.kernels import join_time, latest_s, travel_s
-from noonward.live.world.seats import STARTING, TRANSIT, Seat
+from noonward.live.world.seats import STARTING, SUSPENDED, TRANSIT, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
 
@@ -67,6 +67,8 @@ Reason = Literal[
     "policy",
     "refused",
     "jobs",
+    "stop",
+    "suspended",
 ]
 """Kinds of what a job waits for."""
 IN_WORDS: Final[dict[Reason, str]] = {
@@ -83,6 +85,8 @@ IN_WORDS: Final[dict[Reason, str]] = {
     "refused": "nothing in sight: no site and time pays",
     "hand-over": "their hand-over to the cluster",
     "jobs": "the end of other jobs",
+    "stop": "their checkpoint: they are to be suspended",
+    "suspended": "the least time between a stop and a load",
 }
 """What several jobs wait for, the usual first; jobs that run or have ended wait for nothing."""
 
@@ -125,7 +129,7 @@ def why(controller: Controller, job: int) -> Why:
         candidates = [] if seat is None or mask_A is None else _candidates(controller, seat, mask_A)
     end_s = row["ended_s"]
     if end_s is None and row["start_s"] is not None:
-        end_s = (row["began_s"] or row["start_s"]) + row["run_s"]
+        end_s = row["finish_s"] if row["resumed_s"] else (row["began_s"] or row["start_s"]) + row["run_s"]
     return Why(
         job=job,
         state=row["state"],
@@ -240,7 +244,11 @@ def _reason(world: World, seat: Seat, s: int, feasible: bool, latest: float) -> 
 def _waits_for(controller: Controller, seat: Seat | None, row: Row, mask_A: Any) -> tuple[Reason, str, float | None]:
     """Returns what a job waits for, as its kind and in words, and its earliest known start."""
     world, state = controller.world, row["state"]
+    if state == "suspended":
+        return _while_suspended(controller, seat, row, mask_A)
     if row["start_s"] is not None:
+        if state == "running" and seat is not None and world.engine.bends and _is_stopping(world, seat):
+            return "stop", f"its checkpoint: it is to be suspended at {row['site']}", None
         if state == "starting" and str(row["reason"]).startswith(PUT_OFF):
             site = row["site"]
             return "hand-over", f"its hand-over to {site}, which is tried again: {row['reason']}", row["start_s"]
@@ -285,6 +293,30 @@ def _waits_for(controller: Controller, seat: Seat | None, row: Row, mask_A: Any)
     return _intention(controller.policy, world, seat)
 
 
+def _is_stopping(world: World, seat: Seat) -> bool:
+    return int(world.view.life_J["state"][seat.slot]) == STOPS
+
+
+def _while_suspended(
+    controller: Controller, seat: Seat | None, row: Row, mask_A: Any
+) -> tuple[Reason, str, float | None]:
+    """Returns what a suspended job waits for."""
+    world, site = controller.world, row["site"]
+    if row["cancelling"]:
+        return "end", f"its end: it was suspended at {site} and is being cancelled", None
+    if seat is None or seat.state != SUSPENDED:
+        return "question", f"the next decision: it was suspended at {site}", None
+    life = world.view.life_J[seat.slot]
+    if life["state"] == DARK:
+        return "suspended", f"the least time between a stop and a load at {site}", float(life["until_s"])
+    if seat.site in world.drained:
+        return "site", f"{site}, which is drained or does not answer: a suspended job is resumed where it ran", None
+    if mask_A is not None and mask_A[1 + seat.site]:
+        return "policy", f"the policy {controller.policy}, which suspended it at {site} and is asked every slot", None
+    free = int(world.view.site_S["free"][seat.site])
+    return "gpus", f"{seat.gpus} free GPUs at {site} ({free} are free), where it is suspended", None
+
+
 def _intention(policy: str, world: World, seat: Seat) -> tuple[Reason, str, float | None]:
     """Returns what a policy waits for that holds a job though it could start."""
     intended = world.scheduler.intended_start(world.view, seat.slot) if isinstance(world.scheduler, Intends) else None
@@ -309,10 +341,10 @@ def _room_s(world: World, seat: Seat) -> float | None:
     """Returns when enough GPUs of a job's site are free if running jobs take what the model says; nobody goes first."""
     free = int(world.view.site_S["free"][seat.site])
     running = [one for one in world.seat_of.values() if one.state == STARTING and one.site == seat.site]
-    for one in sorted(running, key=lambda one: float(one.start_s or 0.0) + float(one.run_s or 0.0)):
+    for one in sorted(running, key=lambda one: one.ends_s):
         free += one.gpus
         if free >= seat.about.gpus_min:
-            return max(world.now_s, float(one.start_s or 0.0) + float(one.run_s or 0.0))
+            return max(world.now_s, one.ends_s)
     return None
 
 
@@ -341,7 +373,7 @@ def plans(controller: Controller, hours: int = 24) -> list[Plan]:
         for seat in world.seat_of.values():
             if seat.state != STARTING or seat.start_s is None or seat.run_s is None:
                 continue
-            left_s = seat.start_s + seat.run_s - now_s
+            left_s = seat.ends_s - now_s
             share_H = np.clip(left_s / HOUR_S - np.arange(hours), 0.0, 1.0)
             busy_SH[seat.site] += seat.gpus * share_H
         curves, first = world.curves, int(now_s // HOUR_S)

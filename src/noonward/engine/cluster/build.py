@@ -109,8 +109,9 @@ def told_world(brief: Brief, needs: Needs) -> World:
         brief: Brief of the service.
         needs: What is asked and shown.
     """
-    world = _blank_world(brief, needs, TOLD_SLOTS, 0)
+    world = _blank_world(brief, needs, TOLD_SLOTS, 0, needs.levers if brief.protocol == "each-slot" else ())
     engine_1, sites = world.engine_1, len(brief.sites)
+    engine_1["has_signals"] = brief.signals
     engine_1["told"] = engine_1["drained"] = 1
     engine_1["told_s"] = -np.inf
     engine_1["estimated"] = np.iinfo(np.int64).max

@@ -10,18 +10,24 @@ import numpy as np
 
 from noonward.arrays import F8, I8
 from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.view import LIFE, WAITS
 from noonward.engine.cluster.build import told_world, with_more_journeys, with_more_slots
 from noonward.engine.cluster.kernels.told import (
     AWAIT_HOUR,
+    BEGAN,
     EVENT_AT,
     HEAD_FITS,
     MASK,
     NO_HOUR,
+    OUTLIVE,
     QUEUE,
     QUOTA,
     ROOM,
+    ROOM_FOR,
     ROUTE,
+    SET_CAP,
     SHOW_FREE,
+    STAND,
     TAKE,
     WITHDRAW,
     tell,
@@ -31,11 +37,13 @@ from noonward.engine.cluster.kernels.world import (
     FINISH,
     HARD_CAPS,
     HOUR,
+    KEPT,
     KIND_SHIFT,
     PLANNED,
     REACH,
     RUNNING,
     SERIAL_SHIFT,
+    STOPPED,
     TRANSIT,
 )
 from noonward.engine.cluster.stepped import SteppedEngine
@@ -43,15 +51,19 @@ from noonward.model.cluster.jobs import SUBMITTED
 from noonward.model.cluster.power_limit import limit_w
 from noonward.model.cluster.setting import Setting
 
-EVENTS_A_JOB: Final = 6
+EVENTS_A_JOB: Final = 8
 """Events and happenings that a job in sight adds to a world between two questions, at most."""
+OF_JOB: Final = ("work", "expected", "deadline_s", "gpus_min", "gpus_max")
+"""Fields of a JOB record that change as a job is suspended, resized and capped."""
+OF_OUTCOME: Final = ("start_s", "finish_s", "power_w")
+"""Fields of its JOB_OUTCOME record that are kept with them."""
 
 
 class Happening(NamedTuple):
     """What has happened to a job."""
 
     what: int
-    """TAKEN, JOINED, SENT, STARTED, FREED or DROPPED."""
+    """TAKEN, JOINED, SENT, STARTED, FREED, DROPPED, STOPPING, HALTED, RESUMED, RAN_ON or CAPS."""
     at_s: float
     serial: int
     slot: int
@@ -74,6 +86,8 @@ class Standing(NamedTuple):
     """Whether an operator holds it."""
     tenant: int = 0
     """Whose it is, where tenants are stated."""
+    life: dict[str, float] | None = None
+    """What it had lived through (``ToldEngine.life``), of a job that has run and may be suspended or capped."""
 
 
 class ToldEngine(SteppedEngine):
@@ -87,10 +101,21 @@ class ToldEngine(SteppedEngine):
     Args:
         brief: Brief of the service.
         needs: What the scheduler needs.
+        modelled_S: Sites at which running jobs do at once what the model says; at the others their clusters confirm
+            what they are asked to do. None: all sites.
+        keeps_S: Sites at which stopped jobs keep their GPUs; None: none.
     """
 
-    def __init__(self, brief: Brief, needs: Needs) -> None:
+    def __init__(
+        self,
+        brief: Brief,
+        needs: Needs,
+        modelled_S: Sequence[bool] | None = None,
+        keeps_S: Sequence[bool] | None = None,
+    ) -> None:
         super().__init__(told_world(brief, needs), brief.protocol)
+        self.world.state_S["modelled"] = True if modelled_S is None else modelled_S
+        self.world.state_S["keeps"] = False if keeps_S is None else keeps_S
         self._setting: Setting = brief
         self._coming: list[tuple[float, int, Any]] = []
         self._submitted = True
@@ -155,8 +180,56 @@ class ToldEngine(SteppedEngine):
         """Tells that a started job gives its GPUs back."""
         self._tell(EVENT_AT + FINISH, job=slot, time=max(time_s, self.now_s))
 
+    @property
+    def bends(self) -> bool:
+        """Whether running jobs may be suspended or capped."""
+        return bool(self.world.engine_1["bends"][0])
+
+    def stopped(self, slot: int, time_s: float) -> None:
+        """Tells that a job which was to be suspended has stopped."""
+        self._tell(EVENT_AT + STOPPED, job=slot, time=max(time_s, self.now_s))
+
+    def runs_on(self, slot: int, time_s: float) -> None:
+        """Tells that a job which was to be suspended is not: its cluster does not stop it."""
+        self._tell(EVENT_AT + KEPT, job=slot, time=max(time_s, self.now_s))
+
+    def began(self, slot: int, time_s: float) -> None:
+        """Tells that a job which was to be resumed began to load its checkpoint."""
+        self._tell(BEGAN, job=slot, time=time_s)
+
+    def capped(self, slot: int, cap: int, time_s: float) -> None:
+        """Tells under which power cap a cluster has put a running job."""
+        self._tell(SET_CAP, job=slot, s=cap, time=max(time_s, self.now_s))
+
+    def outlive(self, slot: int) -> None:
+        """Expects a job to run longer, if it was expected to have ended by now."""
+        self._tell(OUTLIVE, job=slot)
+
+    def life(self, slot: int) -> dict[str, float]:
+        """Returns what a job has lived through, so that it can be put back (``Standing.life``).
+
+        Fields of its LIFE and BENT records, and those of its JOB and JOB_OUTCOME records that change with them; times
+        in s since the service's start.
+        """
+        world = self.world
+        record = world.shown.life_J[slot], world.bent_J[slot]
+        found = {name: part[name].item() for part in record for name in part.dtype.names}
+        found |= {f"job.{name}": world.shown.job_J[slot][name].item() for name in OF_JOB}
+        return found | {f"outcome.{name}": world.outcome_R[slot][name].item() for name in OF_OUTCOME}
+
+    def _put_back(self, slot: int, life: dict[str, float]) -> None:
+        """Puts back what a job has lived through."""
+        world = self.world
+        parts = {"job": world.shown.job_J, "outcome": world.outcome_R}
+        for name, value in life.items():
+            where, _, field = name.rpartition(".")
+            if where:
+                parts[where][field][slot] = value
+            else:
+                (world.shown.life_J if name in (LIFE.names or ()) else world.bent_J)[name][slot] = value
+
     def withdraw(self, slot: int) -> None:
-        """Takes a job that has not started out of sight at once."""
+        """Takes a job that has not started, or is suspended, out of sight at once."""
         self._tell(WITHDRAW, job=slot)
 
     def hold(self, slot: int, held: bool) -> None:
@@ -201,7 +274,14 @@ class ToldEngine(SteppedEngine):
         self._make_room()
         for one in standing:
             status, site = one.outcome["status"], int(one.outcome["site"])
-            if status == TRANSIT:
+            if self.bends:
+                self._live_again(one)
+            if one.life is not None:
+                if one.life["state"] == WAITS:
+                    self._tell(QUEUE, job=one.slot, s=site)
+                    self.world.outcome_R["reach_s"][one.slot] = one.outcome["reach_s"]
+                self._tell(STAND, job=one.slot, s=site)
+            elif status == TRANSIT:
                 track_J["reach_s"][one.slot] = one.outcome["reach_s"]
                 tell(self._address(), EVENT_AT + REACH, one.slot, 0, max(one.outcome["reach_s"], one.earliest_s))
             elif status == RUNNING:
@@ -212,6 +292,16 @@ class ToldEngine(SteppedEngine):
         for s in range(len(self.world.state_S)):
             self._tell(AWAIT_HOUR, s=s)
         self.world.engine_1["journeys"] = 0
+        self.world.engine_1["part_shown"] = int(max(self.now_s, 0.0) / self.world.engine_1["part_s"][0])
+
+    def _live_again(self, one: Standing) -> None:
+        """Puts back what a job has lived through; one that has not run has lived through nothing."""
+        slot = one.slot
+        self.world.shown.life_J[slot] = np.zeros(1, LIFE)[0]
+        self.world.bent_J[slot] = np.zeros(1, self.world.bent_J.dtype)[0]
+        nothing = {"site": -1, "level": -1, "until_s": np.inf, "speed": 1.0, "rate": 1.0, "lift_s": np.inf}
+        of_bent = {"left": one.columns["work"], "noted": -1, "fails_gpu_s": np.inf}
+        self._put_back(slot, {**nothing, **of_bent, **(one.life or {})})
 
     def _free_slots(self) -> None:
         """Makes the slots without a job free."""
@@ -272,6 +362,10 @@ class ToldEngine(SteppedEngine):
     def room(self, site: int) -> int:
         """Returns how many GPUs may start at a site now: its free ones, within a hard capacity curve."""
         return self._tell(ROOM, s=site)
+
+    def room_for(self, slot: int, site: int) -> int:
+        """Returns on how many GPUs a job that waits at a site may start there now."""
+        return self._tell(ROOM_FOR, job=slot, s=site)
 
     def show_mask(self, slot: int, asker: int) -> None:
         """Shows in ``mask_NA`` what an asker (each-slot: a site, else -1) may do with a job now."""

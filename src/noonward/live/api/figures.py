@@ -23,6 +23,12 @@ _HANDOVER: Final = """
 SELECT count(*) AS n, min(j.start_s) AS first FROM outbox o JOIN jobs j ON j.token = o.token
 WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')
 """
+_OF_RUNNING: Final = ("suspended", "suspension refused", "capped", "uncapped", "power cap refused", "resume decided")
+"""Events of running jobs that are counted."""
+_TO_CONFIRM: Final = """
+SELECT count(*) AS n FROM outbox o JOIN jobs j ON j.token = o.token
+WHERE o.site = ? AND (o.stage IN ('stopping', 'resuming') OR (o.stage = 'released' AND o.cap <> o.cap_wanted))
+"""
 _AGAIN, _STRAY = "queued again", "stray cancelled"
 
 
@@ -80,6 +86,8 @@ class Figures:
         lines.add("decisions_total", "counter", "Decisions stored.", {"": decided})
         ended = {labels(state=state): happened[state] for state in ENDED}
         lines.add("jobs_ended_total", "counter", "Jobs that have ended, by state.", ended)
+        bent = {labels(what=kind): happened[kind] for kind in _OF_RUNNING}
+        lines.add("running_jobs_total", "counter", "What was done with running jobs.", bent)
         again, strays = {"": happened[_AGAIN]}, {"": happened[_STRAY]}
         lines.add("jobs_again_total", "counter", "Jobs queued again after a site failed under them.", again)
         lines.add("strays_cancelled_total", "counter", "Held jobs of a crash that were cancelled.", strays)
@@ -88,7 +96,7 @@ class Figures:
         """Returns how often what is counted has happened; only events since the last call are read."""
         with self._lock:
             for row in self._controller.store.read(_EVENTS, self._last_event):
-                if row["kind"] in (*ENDED, _AGAIN, _STRAY):
+                if row["kind"] in (*ENDED, *_OF_RUNNING, _AGAIN, _STRAY):
                     self._happened[row["kind"]] += row["n"]
                 self._last_event = max(self._last_event, row["last"])
             return self._happened.copy()
@@ -112,6 +120,11 @@ class Figures:
         waiting = {name: store.read(_HANDOVER, name)[0] for name in controller.setup.sites}
         counts = {labels(site=name): row["n"] for name, row in waiting.items()}
         lines.add("site_handover_waiting", "gauge", "Decided jobs that are not handed over yet.", counts)
+        wanted = {name: store.read(_TO_CONFIRM, name)[0] for name in controller.setup.sites}
+        counts = {labels(site=name): row["n"] for name, row in wanted.items()}
+        lines.add(
+            "site_actions_waiting", "gauge", "Stops, resumptions and caps that the cluster has not confirmed.", counts
+        )
         ages = {
             labels(site=name): 0.0 if row["first"] is None else max(0.0, now_s - row["first"])
             for name, row in waiting.items()

@@ -28,6 +28,7 @@ from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
 from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
 from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
+from noonward.live.segments import stored_segments
 from noonward.live.store.database import Connection, StoreError
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.store.submit import KeyConflictError, submission
@@ -233,7 +234,9 @@ class Api:
         rows = self.store.read(f"{shown.JOB_COLUMNS} WHERE j.id = ?", job)
         if not rows:
             raise NoSuchJobError(f"there is no job {job}")
-        return self.shower.job(rows[0])
+        modelled = self.controller.modelled(rows[0]["site"])
+        segments = stored_segments(self.store, job, modelled) if rows[0]["start_s"] is not None else ()
+        return self.shower.job(rows[0], segments)
 
     async def job(self, request: Request, holder: Holder) -> Response:
         """Shows a job."""

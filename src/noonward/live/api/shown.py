@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from noonward.live.segments import Segment
 from noonward.live.store.database import Row
 
 
@@ -33,7 +34,7 @@ class JobShown(msgspec.Struct, kw_only=True):
     id: int
     name: str
     state: str
-    """submitted, transit, waiting, starting, running, done, failed, cancelled, overdue, lost."""
+    """submitted, transit, waiting, starting, running, suspended, done, failed, cancelled, overdue, lost."""
     held: bool
     cancelling: bool
     class_: str = msgspec.field(name="class")
@@ -62,6 +63,22 @@ class JobShown(msgspec.Struct, kw_only=True):
     reason: str | None
     handle: str | None
     """The cluster's own name of the job."""
+    cap: int
+    """Power cap that was decided for it, as its class lists them; 0: full power."""
+    segments: list[SegmentShown]
+    """When it ran, stopped, was suspended and loaded, in its last attempt; of one job, not in lists."""
+
+
+class SegmentShown(msgspec.Struct, kw_only=True):
+    """A part of a job's life."""
+
+    kind: str
+    """run, stop (it was told to stop and holds its GPUs), dark (suspended, it holds none), load (it was resumed)."""
+    gpus: int
+    power: float
+    """Share of full power under its power cap."""
+    begins: str
+    ends: str | None
 
 
 class JobList(msgspec.Struct, kw_only=True):
@@ -191,8 +208,8 @@ class Shower:
         """Returns a time as text, or None."""
         return None if seconds is None else self._time_of(seconds)
 
-    def job(self, row: Row) -> JobShown:
-        """Returns a job."""
+    def job(self, row: Row, segments: Sequence[Segment] = ()) -> JobShown:
+        """Returns a job, with its segments where they are known."""
         return JobShown(
             id=row["id"], name=row["name"], state=row["state"], held=bool(row["held"]),
             cancelling=bool(row["cancelling"]), class_=row["class"], owner=row["owner"], origin=row["origin"],
@@ -201,7 +218,12 @@ class Shower:
             attempt=row["attempt"], site=row["site"], gpus=row["gpus"] if row["start_s"] is not None else 0,
             submitted=self._time_of(row["submitted_s"]), decided_start=self.time(row["start_s"]),
             began=self.time(row["began_s"]), ended=self.time(row["ended_s"]), expected_run_s=row["run_s"],
-            exit_code=row["exit_code"], reason=row["reason"], handle=row["handle"],
+            exit_code=row["exit_code"], reason=row["reason"], handle=row["handle"], cap=row["cap"],
+            segments=[
+                SegmentShown(kind=one.kind, gpus=one.gpus, power=one.power, begins=self._time_of(one.from_s),
+                             ends=self.time(one.to_s))
+                for one in segments
+            ],
         )  # fmt: skip
 
     def event(self, row: Row) -> Event:

@@ -9,15 +9,19 @@ from typing import Any, Final
 from noonward.live.executors.identity import Users, put_in
 from noonward.live.executors.manifests import MANAGED, QUEUE, USER, manifest
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.web import ClusterWeb
 
+STOPPED: Final = "noonward/stopped"
+"""Annotation of an object that is suspended to be resumed later."""
+_KUEUE: Final = "apis/kueue.x-k8s.io/v1beta1"
 MERGE: Final = "application/merge-patch+json"
 _SELECTOR: Final = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 _PAGE: Final = "500"
 _JOBS, _SETS = ("apis/batch/v1", "jobs"), ("apis/jobset.x-k8s.io/v1alpha2", "jobsets")
 
 
-class KubernetesExecutor:
+class KubernetesExecutor(RunningJobs):
     """Jobs of one namespace of a cluster.
 
     The token is the object's name, so that it can be made once (409: it is there). Without Kueue an object is released
@@ -33,6 +37,10 @@ class KubernetesExecutor:
         gpus_per_node: GPUs of a node.
         node_selector: Labels of the nodes that are used.
         requests: Further resources of each container.
+        power_caps: How the power of running jobs is limited; None: it is not.
+
+    A job that is suspended has ``spec.suspend: true``: its pods are sent SIGTERM and have their grace period. With
+    Kueue its workload is made inactive instead, upon which Kueue suspends the job.
         as_user: Name at the cluster of a job's user, ``{user}`` in it, e.g. ``"oidc:{user}"``: objects are made,
             resumed and deleted as that user (impersonation); None: as the service's account.
         users: Whose user is who, for ``as_user``.
@@ -41,6 +49,8 @@ class KubernetesExecutor:
     at_once = 8
     takes = frozenset({"time_limit_s", "environment", "workdir", "image"})
     exact_ends = False
+    stopped_as = frozenset({"held"})
+    fresh = False
 
     def __init__(
         self,
@@ -54,9 +64,11 @@ class KubernetesExecutor:
         gpus_per_node: int = 8,
         node_selector: dict[str, str] | None = None,
         requests: dict[str, str] | None = None,
+        power_caps: PowerCaps | None = None,
         as_user: str | None = None,
         users: Users | None = None,
     ) -> None:
+        self.take(Stopping(), power_caps)
         self._second_of, self._web, self._namespace, self._queue = second_of, web, namespace, queue
         self._gpu_resource, self._gpus_per_node = gpu_resource, gpus_per_node
         self._image, self._node_selector, self._requests = image, node_selector or {}, requests or {}
@@ -115,6 +127,42 @@ class KubernetesExecutor:
         for kind in (_JOBS, _SETS) if order.gpus <= 0 else (self._kind(order.gpus),):
             path = self._path(kind, order.token)
             self._web.call("DELETE", path, content, known=(404, 409), more=self._as(order))
+
+    def stop(self, order: Order) -> None:
+        """Suspends the object, or has Kueue do so; one that has ended is left as it is."""
+        found = self._object(order)
+        if found is None or self._phase(found)[0] in ("held", "done", "failed", "node-failed"):
+            return
+        self._activate(order, found, False)
+
+    def resume(self, order: Order) -> bool:
+        """Lets a suspended object run again; returns False where it is gone."""
+        found = self._object(order)
+        if found is None or self._phase(found)[0] in ("done", "failed", "node-failed"):
+            return False
+        if STOPPED in found["metadata"].get("annotations", {}):
+            self._activate(order, found, True)
+        return True
+
+    def _activate(self, order: Order, found: dict[str, Any], active: bool) -> None:
+        """Lets an object run, or stops it; a note at it says which, so that a crash in between does no harm."""
+        version = found["metadata"]["resourceVersion"]
+        change: dict[str, Any] = {
+            "metadata": {"resourceVersion": version, "annotations": {STOPPED: None if active else "true"}}
+        }
+        if self._queue is None:
+            change["spec"] = {"suspend": not active}
+        else:
+            uid = found["metadata"]["uid"]
+            owned = [
+                each for each in self._list(f"/{_KUEUE}/namespaces/{self._namespace}/workloads", {})
+                if uid in [owner.get("uid") for owner in each["metadata"].get("ownerReferences", ())]
+            ]  # fmt: skip
+            for each in owned:
+                path = f"/{_KUEUE}/namespaces/{self._namespace}/workloads/{each['metadata']['name']}"
+                self._web.call("PATCH", path, {"spec": {"active": active}}, kind=MERGE, more=self._as(order))
+        path = self._path(self._kind(order.gpus), order.token)
+        self._web.call("PATCH", path, change, kind=MERGE, more=self._as(order))
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where each job stands; one that was deleted here is cancelled."""
@@ -223,7 +271,10 @@ class KubernetesExecutor:
                 disrupted = "PodFailurePolicy" in reason or "PodFailurePolicy" in str(one.get("message", ""))
                 return ("node-failed" if disrupted else "failed"), ended, f"{reason}: {one.get('message', '')}"
         if spec.get("suspend"):
-            queued = QUEUE in found["metadata"].get("labels", {})
+            stopped = STOPPED in found["metadata"].get("annotations", {})
+            if stopped and _has_pods(found):
+                return "running", None, "suspended, its pods are ending"
+            queued = QUEUE in found["metadata"].get("labels", {}) and not stopped
             return ("queued" if queued else "held"), None, "suspended"
         return ("running" if self._all_ready(found) else "queued"), None, ""
 
@@ -240,6 +291,13 @@ class KubernetesExecutor:
 
 class _ForbiddenError(ClusterError):
     """The service's account may not ask this."""
+
+
+def _has_pods(found: dict[str, Any]) -> bool:
+    """Returns whether an object that is suspended has pods that run or are ending."""
+    status = found.get("status", {})
+    groups = status.get("replicatedJobsStatus", ())
+    return bool(status.get("active") or status.get("terminating") or any(group.get("active") for group in groups))
 
 
 def _ready(node: dict[str, Any]) -> bool:

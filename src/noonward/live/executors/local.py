@@ -16,9 +16,11 @@ from noonward.errors import FileError
 from noonward.files import write_text
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 
 _RUNNER: Final = """
 command -p mkdir "$1/claimed" 2>/dev/null || exit 0
+trap : USR1 USR2 TERM INT HUP
 echo $$ $3 > "$1/pid.part" && command -p mv "$1/pid.part" "$1/pid"
 ( cd "$4" && exec /bin/sh -c "$2" ) > "$5" 2>&1
 echo $? > "$1/exit.part" && command -p mv "$1/exit.part" "$1/exit"
@@ -32,7 +34,7 @@ CLAIM_S: Final = 60.0
 """A job that was released so long ago and not claimed, or claimed and named no process, is taken for dead, s."""
 
 
-class LocalExecutor:
+class LocalExecutor(RunningJobs):
     """Runs each job in a session of its own, with a folder named for its token.
 
     Files of a job: ``order.json`` (it is known, and held), ``released``, ``claimed`` (a runner has it), ``pid``,
@@ -42,14 +44,26 @@ class LocalExecutor:
         folder: Folder of the jobs' folders; one per site.
         second_of: Time of the machine, s since 1970, to s since the service's start.
         environment: Variables of the service's environment that jobs get beside those of ``PASSED_ON``.
+        stopping: How running jobs are told to write a checkpoint; None: they are told nothing.
+        power_caps: How their power is limited; None: it is not.
     """
 
     at_once = 1
     takes = frozenset({"environment", "workdir", "output"})
     exact_ends = False
 
-    def __init__(self, folder: Path, second_of: Callable[[float], float], *, environment: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        second_of: Callable[[float], float],
+        *,
+        environment: Sequence[str] = (),
+        stopping: Stopping | None = None,
+        power_caps: PowerCaps | None = None,
+    ) -> None:
         self.folder, self._passed_on = folder, tuple(environment)
+        self._signal = None if stopping is None else stopping.signal
+        self.take(stopping or Stopping(), power_caps)
         self._second_of = second_of
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -95,6 +109,17 @@ class LocalExecutor:
             return
         with contextlib.suppress(OSError, ValueError):
             os.killpg(int((place / "pid").read_text().split()[1]), signal.SIGKILL)
+
+    def signal(self, order: Order) -> None:
+        """Sends a job's processes the signal upon which they write a checkpoint."""
+        if self._signal is not None:
+            with contextlib.suppress(OSError, ValueError):
+                pid = int((self.folder / order.token / "pid").read_text().split()[1])
+                os.killpg(pid, getattr(signal, f"SIG{self._signal}"))
+
+    def nodes_of(self, order: Order) -> str:
+        """Returns the name of this machine."""
+        return "localhost"
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where each job stands by its files."""

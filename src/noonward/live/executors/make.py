@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from noonward.live.config import KubernetesSite, LiveConfig, LocalSite, ModelSite, RaySite, SlurmRestSite, SlurmSite
+from noonward.live.config import (
+    CappedSite,
+    KubernetesSite,
+    LiveConfig,
+    LocalSite,
+    ModelSite,
+    RaySite,
+    SignalledSite,
+    SlurmRestSite,
+    SlurmSite,
+)
 from noonward.live.executors.identity import Users
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.model import ModelExecutor
 from noonward.live.executors.protocol import Executor
 from noonward.live.executors.ray_jobs import RayExecutor
+from noonward.live.executors.running import PowerCaps, Stopping
 from noonward.live.executors.slurm import SlurmExecutor
 from noonward.live.executors.slurmrestd import SlurmRestExecutor
 from noonward.live.executors.web import ClusterWeb
@@ -35,7 +46,13 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
     if shadow or isinstance(site, ModelSite):
         return ModelExecutor(store.now_s)
     if isinstance(site, LocalSite):
-        return LocalExecutor(config.folder / "jobs" / name, store.second_of, environment=config.environment)
+        return LocalExecutor(
+            config.folder / "jobs" / name,
+            store.second_of,
+            environment=config.environment,
+            stopping=_stopping(site),
+            power_caps=_power_caps(site),
+        )
     if isinstance(site, KubernetesSite):
         return KubernetesExecutor(
             store.second_of,
@@ -47,12 +64,19 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             node_selector=site.node_selector,
             requests=site.requests,
+            power_caps=_power_caps(site),
             as_user=site.as_user,
             users=Users(config.users),
         )
     if isinstance(site, RaySite):
         web = ClusterWeb(name, site.url, token_file=site.token_file)
-        return RayExecutor(store.second_of, web, gpus_per_node=site.gpus_per_node, gpu_resource=site.gpu_resource)
+        return RayExecutor(
+            store.second_of,
+            web,
+            gpus_per_node=site.gpus_per_node,
+            gpu_resource=site.gpu_resource,
+            power_caps=_power_caps(site),
+        )
     if isinstance(site, SlurmRestSite):
         return SlurmRestExecutor(
             store.second_of,
@@ -62,6 +86,8 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             time_limit_factor=site.time_limit_factor,
             container=site.container,
+            stopping=_stopping(site),
+            power_caps=_power_caps(site),
             user_token_file=site.user_token_file,
             users=Users(config.users),
         )
@@ -81,9 +107,21 @@ def _slurm(site: SlurmSite, config: LiveConfig, store: Store) -> SlurmExecutor:
         gpus_per_node=site.gpus_per_node,
         time_limit_factor=site.time_limit_factor,
         container=site.container,
+        stopping=_stopping(site),
+        suspend_by=site.suspend_by,
+        power_caps=_power_caps(site),
         as_user=site.as_user,
         users=Users(config.users),
     )
+
+
+def _stopping(site: SignalledSite) -> Stopping:
+    return Stopping(signal=site.checkpoint_signal, grace_s=site.checkpoint_grace_s)
+
+
+def _power_caps(site: CappedSite) -> PowerCaps | None:
+    told = site.power_cap
+    return None if told is None else PowerCaps(command=told.command, full_w=told.full_w)
 
 
 def _slurmrestd(name: str, site: SlurmRestSite) -> ClusterWeb:

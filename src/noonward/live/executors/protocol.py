@@ -8,10 +8,11 @@ from typing import Literal, Protocol
 
 from noonward.errors import NoonwardError
 from noonward.live.terms import NONE, Terms
+from noonward.model.cluster.freedom import Lever
 
-Phase = Literal["held", "queued", "running", "done", "failed", "cancelled", "node-failed", "unknown"]
+Phase = Literal["held", "queued", "running", "done", "failed", "cancelled", "node-failed", "suspended", "unknown"]
 """Where a job stands at its cluster; ``node-failed``: the cluster failed under it, not the job itself; ``unknown``: the
-cluster cannot say now, and may say later."""
+cluster cannot say now, and may say later; ``suspended``: its processes are stopped and keep their memory."""
 
 
 class ClusterError(NoonwardError):
@@ -36,6 +37,10 @@ class Order:
         start_s: Start that was decided, s since the service's start.
         handle: The cluster's own name of the job, once it is known.
         terms: What else it asks of its cluster.
+        finish_s: When its present run ends by the model, where it may be suspended or capped, s; None:
+            ``start_s + run_s``.
+        gpus_before: GPUs that the cluster was asked for; None: not known.
+        nodes: Nodes whose power was limited for it, as the cluster names them.
         owner: Name of the token that it was submitted with; empty: none.
         user: User that the cluster says it is of; empty: as its owner's (``noonward.live.executors.identity``).
     """
@@ -49,6 +54,9 @@ class Order:
     start_s: float
     handle: str | None = None
     terms: Terms = NONE
+    finish_s: float | None = None
+    gpus_before: int | None = None
+    nodes: str = ""
     owner: str = ""
     user: str = ""
 
@@ -89,6 +97,12 @@ class Executor(Protocol):
     """Jobs that it may hand over side by side."""
     takes: frozenset[str]
     """Terms of jobs that it can pass on (``noonward.live.terms``); jobs that state others do not run there."""
+    levers: frozenset[Lever]
+    """What it can do with running jobs; ``executors.running.RunningJobs`` says what the rest is."""
+    stopped_as: frozenset[Phase]
+    fresh: bool
+    keeps_gpus: bool
+    grace_s: float
     exact_ends: bool
     """Whether its times of ending are those of the model, so that they may lie before they are noticed."""
 
@@ -111,6 +125,18 @@ class Executor(Protocol):
 
     def cancel(self, order: Order) -> None:
         """Ends a job, or keeps it from starting; does nothing if it has ended."""
+
+    def signal(self, order: Order) -> None:
+        """Tells a job to write its checkpoint."""
+
+    def stop(self, order: Order) -> None:
+        """Stops a job so that it can be resumed; does nothing if it has stopped or ended."""
+
+    def resume(self, order: Order) -> bool:
+        """Lets a stopped job run again; returns False where it has to be submitted anew."""
+
+    def cap(self, order: Order, share: float) -> str:
+        """Limits a job's power to a share of full power; returns the nodes that it runs on."""
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns what is known about jobs; one that the cluster does not know is left out."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from noonward.live.executors.environment import own_variables
 from noonward.live.executors.protocol import Order, Phase, RefusedError, Status
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.web import ClusterWeb
 
 _PHASES: Final[dict[str, Phase]] = {
@@ -19,11 +20,12 @@ _PHASES: Final[dict[str, Phase]] = {
 }
 
 
-class RayExecutor:
+class RayExecutor(RunningJobs):
     """Jobs of one Ray cluster.
 
     Ray holds nothing back, and takes a ``submission_id`` once: the token. So a job is submitted by its release, and a
-    second release is refused by Ray, which is as good as done.
+    second release is refused by Ray, which is as good as done. A job that is suspended is stopped, by which Ray sends
+    its entry point SIGTERM, and submitted again under another token.
 
     Args:
         second_of: Time of a clock, s since 1970, to s since the service's start.
@@ -31,6 +33,7 @@ class RayExecutor:
         gpus_per_node: GPUs of a node. A gang of one node is reserved for the entry point; of a larger one the command
             reserves what it needs itself, e.g. by a placement group (``NOONWARD_GPUS`` says how many GPUs it has).
         gpu_resource: Name of the GPUs as a custom resource; None: Ray's own GPUs.
+        power_caps: How the power of running jobs is limited; None: it is not.
     """
 
     at_once = 8
@@ -44,7 +47,9 @@ class RayExecutor:
         *,
         gpus_per_node: int = 8,
         gpu_resource: str | None = None,
+        power_caps: PowerCaps | None = None,
     ) -> None:
+        self.take(Stopping(), power_caps)
         self._second_of, self._web = second_of, web
         self._gpus_per_node, self._resource = gpus_per_node, gpu_resource
 

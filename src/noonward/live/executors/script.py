@@ -25,7 +25,12 @@ _REFUSED: Final = {
 _OPTION: Final = re.compile(r"#SBATCH\s+(?:--?)?([A-Za-z][A-Za-z-]*)")
 
 
-def batch_script(order: Order, variables: Mapping[str, str] | None = None, container: Sequence[str] = ()) -> str:
+def batch_script(
+    order: Order,
+    variables: Mapping[str, str] | None = None,
+    container: Sequence[str] = (),
+    checkpoint_signal: str | None = None,
+) -> str:
     r"""Returns the script that Slurm runs for a job.
 
     Lines ``#SBATCH`` at the head of a command stay at the head, where sbatch reads them. Variables are exported in the
@@ -36,6 +41,7 @@ def batch_script(order: Order, variables: Mapping[str, str] | None = None, conta
         variables: Variables that are exported; None: those of ``own_variables``.
         container: Words of the command that runs an image, e.g. ``("apptainer", "exec", "--nv")``; the image and a
             shell follow.
+        checkpoint_signal: Signal that the script outlives, so that its command can write a checkpoint upon it.
 
     Raises:
         RefusedError: Its head has an option of sbatch that the service cannot follow.
@@ -61,4 +67,5 @@ def batch_script(order: Order, variables: Mapping[str, str] | None = None, conta
     command = "\n".join(lines[head:]) or ":"
     if order.terms.image is not None:
         command = shlex.join(["exec", *container, order.terms.image, "/bin/sh", "-c", command])
-    return "\n".join(["#!/bin/sh", *lines[:head], *exports, command]) + "\n"
+    outlives = [] if checkpoint_signal is None else [f"trap : {checkpoint_signal}"]
+    return "\n".join(["#!/bin/sh", *lines[:head], *exports, *outlives, command]) + "\n"

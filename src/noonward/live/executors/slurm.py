@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -10,11 +11,12 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from noonward.live.executors.environment import passed_on, working_folder
 from noonward.live.executors.identity import Account, Users, put_in
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.script import batch_script
 from noonward.live.terms import EVERY
 from noonward.units import MINUTE_S
@@ -33,7 +35,7 @@ PHASES: Final[dict[str, Phase]] = {
     "RUNNING": "running",
     "CONFIGURING": "running",
     "COMPLETING": "running",
-    "SUSPENDED": "running",
+    "SUSPENDED": "suspended",
     "STOPPED": "running",
     "STAGE_OUT": "running",
     "SIGNALING": "running",
@@ -56,6 +58,8 @@ GIVEN_UP: Final = ("launch failed", "JobHoldMaxRequeue")
 """How Slurm's reason begins for a job that it could not launch, or launched too often, and holds for ever."""
 NEVER: Final = frozenset({"BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"})
 """Slurm's reasons for a job that cannot start whatever ends: no nodes are as it asks, or its limits exceed others."""
+COMPLETING: Final = re.compile("completing|ending or|pending or being|transition", re.IGNORECASE)
+"""Words of scontrol about a job that is just ending."""
 ORDINARY: Final = frozenset({"", "None", "Resources", "Priority", "BeginTime", "Cleaning"})
 """Slurm's reasons for a job that waits for its turn."""
 _log: Final = logging.getLogger("noonward.live")
@@ -72,7 +76,7 @@ _OF_SBATCH: Final = ("SBATCH_", "SLURM_CONF")
 _FIELDS: Final = ("JobID", "Name", "State", "StartTime", "EndTime", "exit_code", "UserName", "Reason")
 
 
-class SlurmExecutor:
+class SlurmExecutor(RunningJobs):
     """Jobs of one Slurm cluster.
 
     Args:
@@ -89,6 +93,10 @@ class SlurmExecutor:
         container: Words of the command that runs a container image, e.g. ``("apptainer", "exec", "--nv")``; none: jobs
             that name an image do not run here.
         commands: Folder of the commands; None: from the search path.
+        stopping: How running jobs are told to write a checkpoint; None: they are told nothing.
+        suspend_by: ``requeue``: a suspended job is put back into Slurm's queue and held there, and its GPUs are free.
+            ``pause``: its processes are stopped where they are (``scontrol suspend``), and it keeps its GPUs.
+        power_caps: How the power of running jobs is limited; None: it is not.
         as_user: Words before a command that is run as a job's own user, ``{user}`` among them, e.g. ``("sudo", "-n",
             "-u", "{user}", "--")``; none: all jobs are of the service's user.
         users: Whose user is who, for ``as_user``.
@@ -99,6 +107,8 @@ class SlurmExecutor:
 
     at_once = 8
     exact_ends = False
+    stopped_as = frozenset({"held"})
+    fresh = False
 
     def __init__(
         self,
@@ -115,9 +125,17 @@ class SlurmExecutor:
         time_limit_factor: float | None = None,
         container: Sequence[str] = (),
         commands: Path | None = None,
+        stopping: Stopping | None = None,
+        suspend_by: Literal["requeue", "pause"] = "requeue",
+        power_caps: PowerCaps | None = None,
         as_user: Sequence[str] = (),
         users: Users | None = None,
     ) -> None:
+        self._signal = None if stopping is None else stopping.signal
+        self._pauses = self.keeps_gpus = suspend_by == "pause"
+        if self._pauses:
+            self.stopped_as, self.levers = frozenset({"suspended"}), frozenset({"suspend"})
+        self.take(stopping or Stopping(), power_caps)
         self._second_of = second_of
         self._clusters = () if clusters is None else (f"--clusters={clusters}",)
         self._partition, self._options, self._container = partition, tuple(options), tuple(container)
@@ -151,13 +169,14 @@ class SlurmExecutor:
 
     def submit_held(self, order: Order) -> str:
         """Submits a job with ``--hold``; its name and comment are the token."""
-        script = batch_script(order, container=self._container)
+        script = batch_script(order, container=self._container, checkpoint_signal=self._signal)
         account = Account.of(self._users.of(order)) if self._as_user else None
         given = passed_on(self._passed_on) | dict({} if account is None else account.variables)
         folder = working_folder() if account is None else account.home
         given |= {name: value for name, value in self._environment.items() if name.startswith(_OF_SBATCH)}
         arguments = [
-            "--parsable", "--hold", f"--job-name={order.token}", f"--comment={order.token}", *self._clusters,
+            "--parsable", "--hold", *(("--requeue",) if self._signal and not self._pauses else ()),
+            f"--job-name={order.token}", f"--comment={order.token}", *self._clusters,
             *self._gang(order.gpus), *self._of_terms(order, self._chdir or folder),
         ]  # fmt: skip
         try:
@@ -206,6 +225,50 @@ class SlurmExecutor:
         """Cancels a job by its number."""
         if order.handle is not None:
             self._call("scancel", *self._clusters, order.handle, of=order)
+
+    def signal(self, order: Order) -> None:
+        """Sends a job's processes the signal upon which they write a checkpoint."""
+        if self._signal is not None and not self._pauses:
+            with contextlib.suppress(_FailedError):  # it has just ended
+                self._call(
+                    "scancel", *self._clusters, f"--signal={self._signal}", "--full", str(order.handle), of=order
+                )
+
+    def stop(self, order: Order) -> None:
+        """Puts a job back into the queue and holds it there, or stops its processes where they are."""
+        status = self._of(order)
+        if status is None or status.phase in self.stopped_as:
+            return
+        how = "suspend" if self._pauses else "hold" if status.phase == "queued" else "requeuehold"
+        if how == "suspend" and status.phase != "running":
+            return
+        try:
+            own = None if self._pauses else order  # a pause takes an operator's rights
+            self._call("scontrol", *self._clusters, how, str(order.handle), of=own)
+        except _FailedError as error:
+            after = self._of(order)
+            if AWAY.search(error.words) or COMPLETING.search(error.words):
+                raise
+            if after is not None and after.phase != "running":
+                return  # it has ended or stopped meanwhile
+            raise RefusedError(f"scontrol {how} refused it: {error.words}") from error
+
+    def resume(self, order: Order) -> bool:
+        """Releases a held job, or lets a stopped one run on; returns False where Slurm does not know it any more."""
+        status = self._of(order)
+        if status is None or status.phase in ("done", "failed", "cancelled", "node-failed"):
+            return False
+        if status.phase == "suspended":
+            self._call("scontrol", *self._clusters, "resume", str(order.handle))
+        if status.phase == "held":  # a job that was requeued would wait for two minutes
+            self._call("scontrol", *self._clusters, "update", f"JobId={order.handle}", "StartTime=now", of=order)
+        self.release(order)
+        return True
+
+    def nodes_of(self, order: Order) -> str:
+        """Returns the nodes that a job runs on, as Slurm writes them."""
+        text = self._call("squeue", "--noheader", *self._clusters, f"--jobs={order.handle}", "-O", "NodeList:|")
+        return text.strip().rstrip("|").strip()
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where jobs stand; of those that the controller has forgotten, what the accounting keeps.

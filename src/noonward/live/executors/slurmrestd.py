@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.identity import Users, put_in
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.script import batch_script
 from noonward.live.executors.slurm import (
     AWAY,
@@ -27,7 +29,7 @@ from noonward.live.executors.web import ClusterWeb
 _BASE: Final = "/slurm/v0.0.38"
 
 
-class SlurmRestExecutor:
+class SlurmRestExecutor(RunningJobs):
     """Jobs of one Slurm cluster, as ``SlurmExecutor`` without its commands.
 
     Args:
@@ -38,6 +40,9 @@ class SlurmRestExecutor:
         gpus_per_node: GPUs of a node; larger gangs take as many nodes as they need, each the same number of GPUs.
         time_limit_factor: Time limit over the expected run time, of jobs that state none; None: the partition's limit.
         container: Words of the command that runs a container image; none: jobs that name an image do not run here.
+        stopping: How running jobs are told to write a checkpoint; None: they are told nothing. This interface requeues
+            no jobs, so a job is cancelled and submitted anew.
+        power_caps: How their power is limited; None: it is not.
         user_token_file: File with the token of a job's own user, ``{user}`` in its path: jobs are submitted, released
             and cancelled with it, and so are that user's; None: all jobs are of the user that ``web`` asks as.
         users: Whose user is who, for ``user_token_file``.
@@ -56,9 +61,13 @@ class SlurmRestExecutor:
         gpus_per_node: int = 8,
         time_limit_factor: float | None = None,
         container: Sequence[str] = (),
+        stopping: Stopping | None = None,
+        power_caps: PowerCaps | None = None,
         user_token_file: str | None = None,
         users: Users | None = None,
     ) -> None:
+        self._signal = None if stopping is None else stopping.signal
+        self.take(stopping or Stopping(), power_caps)
         self._second_of, self._web = second_of, web
         self._partition, self._fields = partition, dict(fields or {})
         self._gpus_per_node, self._factor = gpus_per_node, time_limit_factor
@@ -99,7 +108,7 @@ class SlurmRestExecutor:
             "exclusive": "exclusive" if terms.exclusive else None,
         }
         job |= {name: value for name, value in own.items() if value is not None}
-        script = batch_script(order, {}, self._container)
+        script = batch_script(order, {}, self._container, self._signal)
         try:
             return str(self._call("POST", "/job/submit", {"script": script, "job": job}, order)["job_id"])
         except _AnsweredError as error:
@@ -116,8 +125,19 @@ class SlurmRestExecutor:
     def cancel(self, order: Order) -> None:
         """Cancels a job by its number; one that has ended is left as it is."""
         said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), None)
-        if said is not None and PHASES.get(said["job_state"], "running") in ("queued", "running"):
+        if said is not None and PHASES.get(said["job_state"], "running") in ("queued", "running", "suspended"):
             self._call("DELETE", f"/job/{order.handle}", of=order)
+
+    def signal(self, order: Order) -> None:
+        """Sends a job the signal upon which it writes a checkpoint."""
+        if self._signal is not None:
+            with contextlib.suppress(_AnsweredError):  # it has just ended
+                self._call("DELETE", f"/job/{order.handle}", of=order, query={"signal": self._signal})
+
+    def nodes_of(self, order: Order) -> str:
+        """Returns the nodes that a job runs on, as Slurm writes them."""
+        said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), {})
+        return str(said.get("nodes") or "")
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where jobs stand."""
@@ -179,13 +199,20 @@ class SlurmRestExecutor:
             raise RefusedError(f"there is no token of the user {user!r}, whom the job is of: {error}") from error
         return {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": token}
 
-    def _call(self, method: str, path: str, content: object = None, of: Order | None = None) -> dict[str, Any]:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        content: object = None,
+        of: Order | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
         """Returns an answer; a request about a job is made as its user, where jobs have users of their own.
 
         Raises:
             ClusterError: There is none, or Slurm refused (``_AnsweredError``).
         """
-        _, found = self._web.call(method, _BASE + path, content, known=(500,), more=self._as(of))
+        _, found = self._web.call(method, _BASE + path, content, query=query, known=(500,), more=self._as(of))
         errors = found.get("errors") if isinstance(found, dict) else None
         if isinstance(found, dict) and found.get("job_id"):
             return found  # it was taken; "errors" may say that it is held

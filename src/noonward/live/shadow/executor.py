@@ -43,7 +43,8 @@ class ShadowExecutor(ModelExecutor):
             return Status(token=order.token, handle=order.token, phase="running", began_s=order.start_s)
         if start_s is None:
             return Status(token=order.token, handle=order.token, phase="cancelled", reason="cancelled at its cluster")
-        ended_s = order.start_s + (end_s - start_s) * order.run_s / expected_s
+        ran_s = (end_s - start_s) / expected_s
+        ended_s = order.start_s + ran_s * order.run_s
         over = ended_s <= self._now_s()
         return Status(
             token=order.token,

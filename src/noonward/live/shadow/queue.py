@@ -59,7 +59,7 @@ def seen_jobs(text: str, source: str) -> list[SeenJob]:
         if not gpus or submit is None:
             continue
         phase = phase_of(row["state"], row["reason"])
-        start = _time(row["starttime"]) if phase == "running" or phase in OVER else None
+        start = _time(row["starttime"]) if phase in ("running", "suspended") or phase in OVER else None
         end = _time(row["endtime"]) if phase in OVER else None
         if end is not None and start is not None and (start > end or (phase == "cancelled" and start == end)):
             start = None  # it was cancelled before it began

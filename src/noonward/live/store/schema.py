@@ -8,7 +8,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 11
+VERSION: Final = 12
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
@@ -20,7 +20,25 @@ RUN_TIMES: Final = """
 ALTER TABLE jobs ADD COLUMN run_by TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN told TEXT;
 """
-UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED, 10: RUN_TIMES}
+RUNNING_JOBS: Final = """
+ALTER TABLE jobs ADD COLUMN resumed_s REAL;
+ALTER TABLE jobs ADD COLUMN finish_s REAL;
+ALTER TABLE jobs ADD COLUMN running_place INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE jobs ADD COLUMN cap INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN life TEXT;
+ALTER TABLE outbox ADD COLUMN gpus INTEGER;
+ALTER TABLE outbox ADD COLUMN wish_s REAL;
+ALTER TABLE outbox ADD COLUMN signalled_s REAL;
+ALTER TABLE outbox ADD COLUMN stopped_s REAL;
+ALTER TABLE outbox ADD COLUMN cap INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outbox ADD COLUMN cap_wanted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outbox ADD COLUMN nodes TEXT;
+DROP INDEX jobs_open;
+CREATE INDEX jobs_open ON jobs (id)
+    WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running', 'suspended');
+CREATE INDEX outbox_capped ON outbox (site) WHERE cap <> 0;
+"""
+UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED, 10: RUN_TIMES, 11: RUNNING_JOBS}
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
     NEEDS
@@ -70,9 +88,15 @@ CREATE TABLE jobs (
     ended_s REAL,
     exit_code INTEGER,
     reason TEXT,
-    told TEXT
+    told TEXT,
+    resumed_s REAL,
+    finish_s REAL,
+    running_place INTEGER NOT NULL DEFAULT -1,
+    cap INTEGER NOT NULL DEFAULT 0,
+    life TEXT
 );
-CREATE INDEX jobs_open ON jobs (id) WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running');
+CREATE INDEX jobs_open ON jobs (id)
+    WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running', 'suspended');
 CREATE INDEX jobs_new ON jobs (arrival_s, id) WHERE state = 'submitted' AND serial IS NULL;
 CREATE INDEX jobs_ended ON jobs (ended_s) WHERE ended_s IS NOT NULL;
 CREATE INDEX jobs_taken ON jobs (id) WHERE start_s IS NOT NULL AND freed_s IS NULL;
@@ -83,8 +107,10 @@ CREATE INDEX events_of_job ON events (job) WHERE job IS NOT NULL;
 CREATE INDEX events_of_none ON events (at_s) WHERE job IS NULL;
 CREATE TABLE outbox (
     token TEXT PRIMARY KEY, job INTEGER NOT NULL, site TEXT NOT NULL, stage TEXT NOT NULL, handle TEXT,
-    tries INTEGER NOT NULL DEFAULT 0
+    tries INTEGER NOT NULL DEFAULT 0, gpus INTEGER, wish_s REAL, signalled_s REAL, stopped_s REAL,
+    cap INTEGER NOT NULL DEFAULT 0, cap_wanted INTEGER NOT NULL DEFAULT 0, nodes TEXT
 );
+CREATE INDEX outbox_capped ON outbox (site) WHERE cap <> 0;
 CREATE INDEX outbox_stage ON outbox (site, stage);
 CREATE INDEX outbox_of_job ON outbox (job);
 CREATE TABLE signals (
@@ -122,7 +148,7 @@ CREATE INDEX journal_opened ON journal (opened_s) WHERE opened_s IS NOT NULL;
 CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
 """
 )
-OPEN: Final = ("submitted", "transit", "waiting", "starting", "running")
+OPEN: Final = ("submitted", "transit", "waiting", "starting", "running", "suspended")
 """States of jobs that have not ended."""
 ENDED: Final = ("done", "failed", "cancelled", "overdue", "lost")
 """States of jobs that have ended."""

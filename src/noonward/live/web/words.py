@@ -26,11 +26,24 @@ _WORDS: Final = {
     "steered": "sites chosen by hand",
     "queued by its cluster": "released at its cluster, where it waits",
     "requeued": "queued again by its cluster",
+    "suspend decided": "to be suspended",
+    "stopping": "told to write its checkpoint",
+    "suspended": "suspended: its GPUs are free",
+    "suspension refused": "not suspended: its cluster refused",
+    "resume decided": "to be resumed",
+    "cap decided": "power cap decided",
+    "capped": "under a power cap",
+    "uncapped": "at full power again",
+    "power cap refused": "power cap refused",
     "queued again": "queued again after its site failed",
     "infeasible answer": "the policy answered what is not possible; it is held",
     "clock set back": "the machine's clock was ahead and was set back",
     "stray cancelled": "a held job that was not recorded was cancelled",
 }
+
+_WITH_REASON: Final = (
+    "failed", "lost", "cancelled", "queued again", "requeued", "suspension refused", "power cap refused",
+)  # fmt: skip
 
 
 def headline(savings: Savings | None) -> str | None:
@@ -119,9 +132,11 @@ def event_words(event: Event) -> str:
         parts.append(f"{'to' if event.kind in ('sent', 'released') else 'at'} {place}")
     if event.kind == "sent":
         parts[0] = "sent"
-    if event.kind == "start decided":
+    if event.kind in ("cap decided", "capped"):
+        parts.append(f"({data['power']:.0%} of full power)")
+    if event.kind in ("start decided", "resume decided"):
         parts.append(f"on {data['gpus']} GPU{'s' * (data['gpus'] != 1)}")
-    if data.get("reason") and event.kind in ("failed", "lost", "cancelled", "queued again", "requeued"):
+    if data.get("reason") and event.kind in _WITH_REASON:
         parts.append(f"({data['reason']})")
     if "by" in data:
         parts.append(f"by {data['by']}")

@@ -9,6 +9,7 @@ SUBMITTED: Final = "submitted"
 TRANSIT: Final = "transit"
 WAITING: Final = "waiting"
 STARTING: Final = "starting"
+SUSPENDED: Final = "suspended"
 OVERDUE: Final = "overdue"
 
 
@@ -71,10 +72,33 @@ class Seat:
     power_w: float | None = None
     freed_s: float | None = None
     """When its GPUs were given back in the books, s."""
+    resumed_s: float | None = None
+    """When its present run was decided, of a job that has been suspended, s."""
+    finish_s: float | None = None
+    """When it ends by the model, where jobs may be suspended or capped, s."""
+    running_place: int = -1
+    """Its place in the order in which jobs began to run, or to run on."""
+    cap: int = 0
+    """Power cap that was decided for it; 0: full power."""
+    life: dict[str, float] | None = None
+    """What it has lived through (``ToldEngine.life``), of a job that has run and may be suspended or capped."""
     moves: int = 0
     held: bool = False
     pinned: int = -1
     vetoed: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Where it comes among all jobs that are put back: those in queues by their places, then those that run."""
+        runs = self.state == STARTING
+        return runs, self.running_place if runs else 0, self.place
+
+    @property
+    def ends_s(self) -> float:
+        """When its present run is expected to end, s."""
+        if self.finish_s is not None:
+            return self.finish_s
+        return float(self.start_s or 0.0) + float(self.run_s or 0.0)
 
 
 class Decision(NamedTuple):

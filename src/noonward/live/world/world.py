@@ -11,22 +11,47 @@ from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.view import (
     ASK_ALLOCATE,
     ASK_FINISHED,
+    ASK_RUNNING,
     ASK_SLOT,
     HOLD,
+    KEEP,
     ORACLE,
     SECONDS,
+    STOPS,
     ClusterView,
 )
 from noonward.decision.scheduler import Scheduler
-from noonward.engine.cluster.kernels.world import DROPPED, FREED, JOINED, SENT, TAKEN
+from noonward.engine.cluster.kernels.world import (
+    CAPS,
+    DROPPED,
+    FREED,
+    HALTED,
+    JOINED,
+    RAN_ON,
+    RESUMED,
+    SENT,
+    STOPPING,
+    TAKEN,
+)
 from noonward.engine.cluster.told import Happening, Standing, ToldEngine
 from noonward.ledger.segments import PLANNED, RUNNING
 from noonward.ledger.segments import TRANSIT as TRAVELS
 from noonward.ledger.segments import WAITING as QUEUED
+from noonward.live.world.bending import RunningJobs
 from noonward.live.world.curves import Curves
 from noonward.live.world.hours import Hours
 from noonward.live.world.kernels import latest_s
-from noonward.live.world.seats import OVERDUE, STARTING, TRANSIT, WAITING, Arrival, Decision, Note, Seat
+from noonward.live.world.seats import (
+    OVERDUE,
+    STARTING,
+    SUSPENDED,
+    TRANSIT,
+    WAITING,
+    Arrival,
+    Decision,
+    Note,
+    Seat,
+)
 from noonward.model.cluster.knowledge import OVERRUN
 from noonward.units import HOUR_S
 
@@ -43,6 +68,9 @@ class World:
         scheduler: Who is asked; it is reset.
         hours: Prices, intensities and forecasts, hour by hour; None where there are none.
         rng: Stream ``policy``.
+        modelled_S: Sites at which running jobs do at once what the model says; None: all. At the others their clusters
+            confirm what they are asked to do.
+        keeps_S: Sites at which suspended jobs keep their GPUs; None: none.
 
     Raises:
         ScenarioError: The scheduler does not fit.
@@ -57,15 +85,25 @@ class World:
         asks: Questions asked.
         decisions: Decisions since ``drain_changes``.
         notes: What has happened to jobs since ``drain_changes``.
+        ended: Started jobs that have ended and whose GPUs are not free in the books yet, by number of arrival.
         changed: Jobs that have changed since ``drain_changes``.
         curves: Capacity curves that the scheduler sets; None where it sets none.
         journal: What was told from outside, in order (``again`` repeats it); None: it is not kept.
     """
 
-    def __init__(self, brief: Brief, scheduler: Scheduler, hours: Hours | None, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        brief: Brief,
+        scheduler: Scheduler,
+        hours: Hours | None,
+        rng: np.random.Generator,
+        modelled_S: Sequence[bool] | None = None,
+        keeps_S: Sequence[bool] | None = None,
+    ) -> None:
         check_fit(brief, scheduler.needs, type(scheduler).__name__)
         self.brief, self.scheduler, self.hours = brief, scheduler, hours
-        self.engine = ToldEngine(brief, scheduler.needs)
+        self.engine = ToldEngine(brief, scheduler.needs, modelled_S, keeps_S)
+        self.running = RunningJobs(self)
         self.seat_of: dict[int, Seat] = {}
         self.unrouted: dict[int, None] = {}
         self.drained: set[int] = set()
@@ -80,7 +118,7 @@ class World:
         self._each_slot = brief.protocol == "each-slot"
         self._coming: dict[int, Arrival] = {}
         self._asked_before: set[int] = set()
-        self._ended: set[int] = set()
+        self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._show_curves(0)
         scheduler.reset(brief, rng)
@@ -109,7 +147,7 @@ class World:
         for one in arrivals:
             if (one.job, one.attempt) in added:
                 continue
-            self._told("arrive", *one[:-3], sorted(one.vetoed), list(one.told), one.tenant)
+            self.note_told("arrive", *one[:-3], sorted(one.vetoed), list(one.told), one.tenant)
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
             self.engine.arrive(serial, held=one.held, tenant=one.tenant, **one.columns())
@@ -117,14 +155,16 @@ class World:
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
         seat = self.seat_of.get(serial)
-        if seat is not None and serial not in self._ended:
-            self._told("finish", serial, max(time_s, self.now_s))
-            self._ended.add(serial)
+        if seat is not None and seat.state == SUSPENDED:
+            self.withdraw(serial)
+        elif seat is not None and serial not in self.ended:
+            self.note_told("finish", serial, max(time_s, self.now_s))
+            self.ended.add(serial)
             self.engine.finish(seat.slot, time_s)
 
     def withdraw(self, serial: int) -> None:
-        """Takes a job that has not started out of the books at once."""
-        self._told("withdraw", serial)
+        """Takes a job that has not started, or is suspended, out of the books at once."""
+        self.note_told("withdraw", serial)
         if self._coming.pop(serial, None) is not None:
             self.engine.recall(serial)
         seat = self.seat_of.get(serial)
@@ -133,11 +173,29 @@ class World:
         self.engine.withdraw(seat.slot)
         self._forget(seat)
 
+    # What clusters say of running jobs; what is not awaited is passed over.
+
+    def stopped(self, serial: int, time_s: float) -> None:
+        """Notes that a job which was to be suspended has stopped."""
+        self.running.told("stopped", serial, time_s)
+
+    def runs_on(self, serial: int, time_s: float) -> None:
+        """Notes that a job which was to be suspended runs on: its cluster does not stop it."""
+        self.running.told("runs_on", serial, time_s)
+
+    def began(self, serial: int, time_s: float) -> None:
+        """Notes that a job which was to be resumed has begun to."""
+        self.running.told("began", serial, time_s)
+
+    def capped(self, serial: int, time_s: float, cap: int) -> None:
+        """Notes under which power cap a job runs."""
+        self.running.told("capped", serial, time_s, cap)
+
     def drain(self, site: int, drained: bool) -> None:
         """Stops or resumes starts and moves at a site."""
         if (site in self.drained) == drained:
             return
-        self._told("drain", site, drained)
+        self.note_told("drain", site, drained)
         if not drained:
             self._opened.add(site)
         (self.drained.add if drained else self.drained.discard)(site)
@@ -148,20 +206,21 @@ class World:
         before = int(self.engine.world.state_S["withheld"][site])
         if gpus == before:
             return
-        self._told("withhold", site, gpus)
+        self.note_told("withhold", site, gpus)
         if gpus < before:
             self._opened.add(site)
         self.engine.withhold(site, gpus)
 
     def steer(self, serial: int, held: bool, pinned: int, vetoed: Iterable[int]) -> None:
         """Holds, pins and vetoes a job in sight as its operator wants."""
-        self._told("steer", serial, held, pinned, sorted(vetoed))
+        self.note_told("steer", serial, held, pinned, sorted(vetoed))
         seat = self.seat_of[serial]
         seat.held, seat.pinned, seat.vetoed = held, pinned, frozenset(vetoed)
         self.engine.hold(seat.slot, held)
         self._opened.add(seat.site)
 
-    def _told(self, *what: Any) -> None:
+    def note_told(self, *what: Any) -> None:
+        """Notes in the journal what was told from outside."""
         if self.journal is not None:
             self.journal.append(list(what))
 
@@ -192,7 +251,7 @@ class World:
         slot_s = self.brief.slot_s
         if self.engine.waiting:
             return float((np.floor(self.now_s / slot_s) + 1) * slot_s)
-        time_s = self.next_event_s()
+        time_s = min(self.next_event_s(), self.running.next_question_s())
         return float(np.ceil(time_s / slot_s) * slot_s) if np.isfinite(time_s) else np.inf
 
     def run_to(self, time_s: float) -> None:
@@ -203,7 +262,7 @@ class World:
                 skipped; one that was asked about before is not asked about again.
         """
         asks = self.asks
-        self._told("run", time_s)
+        self.note_told("run", time_s)
         try:
             self._run_to(time_s)
         finally:
@@ -233,8 +292,11 @@ class World:
     def _renew(self, time_s: float) -> None:
         """Tells the scheduler a longer run time of each job that has run for longer than what it was told."""
         view = self.view
+        if self.engine.bends:
+            self.running.renew(time_s)
+            return
         for seat in self.seat_of.values():
-            if not seat.about.told or seat.state != STARTING or seat.serial in self._ended:
+            if not seat.about.told or seat.state != STARTING or seat.serial in self.ended:
                 continue
             begin_s, expected = float(seat.start_s or 0.0), float(view.job_J["work"][seat.slot])
             unit_s = float(view.speed_KSCGF[SECONDS, seat.site, seat.about.class_, seat.gpus, seat.level])
@@ -267,6 +329,10 @@ class World:
         try:
             if kind == ASK_SLOT:
                 carried_out = self._answer_slot()
+            elif kind == ASK_RUNNING:
+                self._ask()
+                self.running.check_answers()
+                carried_out = True
             elif kind == ASK_FINISHED:
                 self._ask()
                 carried_out = True
@@ -294,9 +360,12 @@ class World:
         self._ask()
         answer_N = self.engine.answers.answer_N
         for s, seat in asked:
+            cap = int(answer_N["cap"][s])
             choice, gpus, level = self._checked(seat, s, *answer_N[s].item()[:3])
+            if choice == 1 + s:
+                choice, gpus, cap = self.running.checked_start(seat, s, gpus, cap)
             self._decided(seat, s, choice, gpus, level, 0.0)
-            self.engine.answers.send(s, choice - 1, gpus=gpus, level=level)
+            self.engine.answers.send(s, choice - 1, gpus=gpus, level=level, cap=cap if choice == 1 + s else KEEP)
         return True
 
     def _answer_allocate(self, seat: Seat) -> bool:
@@ -333,28 +402,37 @@ class World:
         mask_A = self.view.mask_NA[asker]
         for d in self.drained | seat.vetoed:
             mask_A[1 + d] = 0
-        if seat.pinned >= 0:
+        if seat.state == SUSPENDED:
+            here = mask_A[1 + seat.site]
+            mask_A[1:] = 0
+            mask_A[1 + seat.site] = here
+        elif seat.pinned >= 0:
             kept = mask_A[1 + seat.pinned]
             mask_A[1:] = 0
             mask_A[1 + seat.pinned] = kept
 
     def _checked(self, seat: Seat, asker: int, choice: int, gpus: int, level: int) -> tuple[int, int, int]:
         """Returns an answer, or "hold" in place of one that is not feasible; a pin takes precedence."""
-        mask_A, about = self.view.mask_NA[asker], seat.about
-        if seat.pinned >= 0:
+        mask_A, least, most = self.view.mask_NA[asker], seat.about.gpus_min, seat.about.gpus_max
+        if seat.pinned >= 0 and seat.state != SUSPENDED:
             choice = 1 + seat.pinned if mask_A[1 + seat.pinned] else HOLD
         site = choice - 1 if choice else seat.site
+        if seat.state == SUSPENDED:
+            least, most = (int(self.view.job_J[name][seat.slot]) for name in ("gpus_min", "gpus_max"))
         good = (
             0 <= choice < len(mask_A)
             and (choice == HOLD or mask_A[choice])
-            and (gpus == 0 or about.gpus_min <= gpus <= about.gpus_max)
+            and (gpus == 0 or least <= gpus <= most)
             and (level == ORACLE or 0 <= level < int(self.view.site_S["levels"][max(site, 0)]))
         )
         if good:
             return choice, gpus, level
-        said: dict[str, object] = {"choice": choice, "gpus": gpus, "level": level}
-        self.notes.append(Note(self.now_s, about.job, "infeasible answer", said))
+        self.note_infeasible(seat, {"choice": choice, "gpus": gpus, "level": level})
         return HOLD, 0, ORACLE
+
+    def note_infeasible(self, seat: Seat, said: dict[str, object]) -> None:
+        """Notes an answer that is not possible: the job stays as it is."""
+        self.notes.append(Note(self.now_s, seat.about.job, "infeasible answer", said))
 
     def _decided(self, seat: Seat, asker: int, choice: int, gpus: int, level: int, earliest_s: float) -> None:
         """Notes a decision; of several times that a job is held in a row, the first."""
@@ -397,7 +475,12 @@ class World:
                 continue
             seat = self.seat_of[happening.serial]
             self._change(seat)
-            if happening.what == JOINED:
+            if happening.what in (STOPPING, HALTED, RESUMED, RAN_ON, CAPS):
+                self.running.happened(seat, happening)
+            elif happening.what == JOINED and seat.state == SUSPENDED:
+                seat.place = self.place
+                self.place += 1
+            elif happening.what == JOINED:
                 self._joined(seat, happening)
             elif happening.what == SENT:
                 self._sent(seat, happening)
@@ -440,18 +523,20 @@ class World:
             "arrival_s": seat.about.arrival_s,
         }  # fmt: skip
         self.notes.append(Note(happening.at_s, seat.about.job, "start decided", said))
+        self.running.place(seat)
 
     def _forget(self, seat: Seat) -> None:
         del self.seat_of[seat.serial]
         self.unrouted.pop(seat.serial, None)
         self._asked_before.discard(seat.serial)
-        self._ended.discard(seat.serial)
+        self.ended.discard(seat.serial)
 
     def _change(self, seat: Seat) -> None:
         self.changed[seat.serial] = seat
 
     def drain_changes(self) -> tuple[list[Seat], list[Decision], list[Note]]:
         """Returns what has changed since the last call: jobs, decisions and notes."""
+        self.running.keep_lives(self.changed.values())
         out = list(self.changed.values()), self.decisions, self.notes
         self.changed, self.decisions, self.notes = {}, [], []
         return out
@@ -487,17 +572,31 @@ class World:
             self.engine.set_now(now_s)
             self.asked_s = now_s
         standing, queued = [], []
-        for seat in sorted(seats, key=lambda seat: seat.place):
+        for seat in sorted(seats, key=lambda seat: seat.order):
+            self.running.places = max(self.running.places, seat.running_place + 1)
+            lives = seat.life is not None and self.engine.bends
             self.seat_of[seat.serial] = seat
             self._asked_before.add(seat.serial)
-            status = {TRANSIT: TRAVELS, STARTING: RUNNING}.get(seat.state, QUEUED if seat.site >= 0 else PLANNED)
+            states = {TRANSIT: TRAVELS, STARTING: RUNNING, SUSPENDED: TRAVELS}
+            status = states.get(seat.state, QUEUED if seat.site >= 0 else PLANNED)
+            if lives and seat.life is not None and seat.life["state"] == STOPS:
+                status = TRAVELS
             outcome: dict[str, float] = {
                 "status": status, "site": seat.site, "gpus": seat.gpus, "level": seat.level, "moves": seat.moves,
                 "reach_s": seat.reach_s or 0.0,
             }  # fmt: skip
             about = seat.about
             standing.append(
-                Standing(seat.serial, seat.slot, about.columns(), outcome, seat.earliest_s, seat.held, about.tenant)
+                Standing(
+                    seat.serial,
+                    seat.slot,
+                    about.columns(),
+                    outcome,
+                    seat.earliest_s,
+                    seat.held,
+                    about.tenant,
+                    seat.life if lives else None,
+                )
             )
             if status == PLANNED:
                 self.unrouted[seat.serial] = None

@@ -39,10 +39,13 @@ from noonward.engine.cluster.kernels.physics import (
 )
 from noonward.engine.cluster.kernels.segments import (
     RECORDS,
-    change_cap,
+    ask_cap,
+    capped,
     end_run,
     fail,
     join_queue,
+    keep_running,
+    let_go,
     lift_cap,
     loaded,
     lose_work,
@@ -59,9 +62,11 @@ from noonward.engine.cluster.kernels.tenants import end_plans, order_queue, plan
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     BREAK,
+    CAPPED,
     FINISH,
     FULL,
     INGRESS_SHIFT,
+    KEPT,
     LIFT,
     LOADED,
     NO_SEGMENT,
@@ -189,7 +194,7 @@ def apply_running(w: World) -> int:
         if w.answers.answer_N[s].choice != HOLD:
             suspend(w, job, s)
         elif cap != KEEP and cap != view.life_J[job].cap:
-            change_cap(w, job, s, cap)
+            ask_cap(w, job, s, cap)
     return 0
 
 
@@ -358,6 +363,10 @@ def take_events(w: World, until: float) -> int:
             lift_cap(w, job)
         elif kind == BREAK:
             fail(w, job)
+        elif kind == CAPPED:
+            capped(w, job)
+        elif kind == KEPT:
+            keep_running(w, job)
         else:
             join_queue(w, job)
 
@@ -373,6 +382,7 @@ def drop_overdue(w: World) -> None:
                 leave_queue(w, job, s)
                 if w.engine_1[0].bends:
                     lose_work(w, job)
+                    let_go(w, job, s)
                 give_up(w, job)
             job = behind
 
@@ -413,6 +423,8 @@ def advance_each_slot(w: World) -> int:
             code = ask_running(w)
             if code:
                 return code
+            if w.engine_1[0].told:
+                w.engine_1[0].part_shown = int(view.run_1[0].now_s / w.engine_1[0].part_s)
             begin_queues(w)
         if w.engine_1[0].in_slot:
             code = ask_slot(w)

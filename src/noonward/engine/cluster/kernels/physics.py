@@ -320,6 +320,8 @@ def room_now(w: World, s: int) -> int:
 def room_for(w: World, job: int, s: int) -> int:
     """Returns how many GPUs a job may start on at a site now: free ones that its tenant and the connection allow."""
     free = room_now(w, s)
+    if w.engine_1[0].bends and w.bent_J[job].kept > 0:
+        return w.bent_J[job].kept
     if w.engine_1[0].tenants:
         free = min(free, quota_room(w, w.track_J[job].tenant))
     return power_room(w, job, s, free) if w.state_S[s].limit_w < np.inf else free
@@ -485,6 +487,10 @@ def push_end(w: World, job: int, ends_s: float) -> None:
         if fails_s <= min(ends_s, w.shown.life_J[job].lift_s):
             push(w, fails_s, BREAK, w.shown.job_J[job].serial, job)
             return
+    if w.engine_1[0].told:  # its cluster says when it ends, which may be later than expected
+        if w.shown.life_J[job].lift_s < np.inf:
+            push(w, w.shown.life_J[job].lift_s, LIFT, w.shown.job_J[job].serial, job)
+        return
     if w.engine_1[0].bends and w.shown.life_J[job].lift_s < ends_s:
         push(w, w.shown.life_J[job].lift_s, LIFT, w.shown.job_J[job].serial, job)
     else:

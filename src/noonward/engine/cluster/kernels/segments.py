@@ -40,6 +40,7 @@ from noonward.engine.cluster.kernels.physics import (
     finish,
     give_slot_back,
     not_held,
+    note,
     push,
     push_end,
     read_meters,
@@ -49,19 +50,29 @@ from noonward.engine.cluster.kernels.physics import (
 )
 from noonward.engine.cluster.kernels.tenants import quota_room
 from noonward.engine.cluster.kernels.world import (
+    A_CAP,
+    A_RUN,
+    A_STOP,
     BREAK,
+    CAPS,
     FINISH,
+    HALTED,
     KIND_SHIFT,
     LIFT,
     LOADED,
+    NOTHING,
+    RAN_ON,
     REACH,
+    RESUMED,
     RUNNING,
     SERIAL_SHIFT,
     STOPPED,
+    STOPPING,
     TRANSIT,
     World,
 )
 from noonward.ledger.segments import CRASH, FAIL, FAILED, KILL, LOAD, LOST, REDO, RUN, STOP
+from noonward.model.cluster.knowledge import OVERRUN
 
 RECORDS: Final = 5
 """Segments that one stop notes, at most: the run that ends, the part of it that is done again, the stop, and room for
@@ -73,27 +84,30 @@ def take_job(w: World) -> int:
     """Takes the next arrival into sight, as a job that has not run; returns its slot."""
     job = take_slot(w)
     if w.engine_1[0].bends:
-        open_life(w, job)
+        open_life(w, job, w.engine_1[0].next_arrival - 1)
     return job
 
 
 @kernel(allocates=False)
-def open_life(w: World, job: int) -> None:
-    """Notes that a job has not run."""
+def open_life(w: World, job: int, record: int) -> None:
+    """Notes that a job, submitted by a record of ``submitted_R``, has not run."""
     w.shown.life_J[job].state = WAITS
     w.shown.life_J[job].site = -1
     w.shown.life_J[job].gpus = 0
     w.shown.life_J[job].level = -1
-    w.shown.life_J[job].since_s = w.submitted_R[w.track_J[job].row].arrival_s
+    w.shown.life_J[job].since_s = w.submitted_R[record].arrival_s
     w.shown.life_J[job].until_s = np.inf
     w.shown.life_J[job].suspensions = 0
     w.shown.life_J[job].failures = 0
     w.shown.life_J[job].own_gpus = 0
     w.shown.life_J[job].speed = 1.0
     run_at_full_rate(w, job)
-    w.bent_J[job].left = w.submitted_R[w.track_J[job].row].work
+    w.bent_J[job].left = w.submitted_R[record].work
     w.bent_J[job].late_s = 0.0
     w.bent_J[job].noted = -1
+    w.bent_J[job].awaits = NOTHING
+    w.bent_J[job].wants = 0
+    w.bent_J[job].kept = 0
     w.bent_J[job].fails_gpu_s = np.inf
     if w.failure_RX.shape[0] > 0:
         w.bent_J[job].fails_gpu_s = w.failure_RX[w.track_J[job].row, 1]
@@ -153,6 +167,12 @@ def run_on(w: World, job: int, s: int) -> None:
     w.shown.life_J[job].state = RUNS
     w.shown.life_J[job].since_s = now
     w.shown.life_J[job].until_s = run_end_s(w.shown, job, w.shown.job_J[job].work)
+    list_running(w, job, s)
+
+
+@kernel(inline=True, allocates=False)
+def list_running(w: World, job: int, s: int) -> None:
+    """Appends a job to its site's list of running jobs, if something may be done with it."""
     if is_listed(w, job):
         last = w.state_S[s].last_running
         w.track_J[job].before, w.track_J[job].next = last, -1
@@ -185,15 +205,34 @@ def end_run(w: World, job: int) -> None:
     """Ends a job now: it has done its work."""
     if w.engine_1[0].bends:
         s = w.outcome_R[w.track_J[job].row].site
-        leave_running(w, job, s)
-        read_meters(w, s, w.shown.run_1[0].now_s)
-        hold_bent(w, job, s, -1)
+        if w.shown.life_J[job].state == RUNS:
+            if w.engine_1[0].told:
+                drop_end(w, job)
+            leave_running(w, job, s)
+            read_meters(w, s, w.shown.run_1[0].now_s)
+            hold_bent(w, job, s, -1)
+        else:
+            run_through(w, job, s)
     finish(w, job)
+
+
+@kernel(allocates=False)
+def run_through(w: World, job: int, s: int) -> None:
+    """Lets a job that stops or loads draw what it draws when it runs: its cluster says that it has ended (told)."""
+    outcome, freedom = w.outcome_R[w.track_J[job].row], w.shown.freedom_C[w.shown.job_J[job].class_]
+    share = freedom.stop_power if w.shown.life_J[job].state == STOPS else freedom.load_power
+    hold_overhead(w, s, -outcome.gpus, -share * outcome.power_w)
+    w.state_S[s].busy_w += outcome.power_w
 
 
 @kernel(inline=True, allocates=False)
 def note_segment(w: World, job: int, kind: int, from_s: float, to_s: float, watts: float, units: float) -> None:
-    """Notes a segment of a job, at full power; one that begins at NaN is not known yet."""
+    """Notes a segment of a job, at full power; one that begins at NaN is not known yet.
+
+    An engine that is told from outside notes none: whoever tells it keeps them.
+    """
+    if w.engine_1[0].told:
+        return
     x = w.engine_1[0].segments
     w.engine_1[0].segments = x + 1
     outcome = w.outcome_R[w.track_J[job].row]
@@ -270,17 +309,44 @@ def change_cap(w: World, job: int, s: int, cap: int) -> None:
         end_stretch(w, job)
     begin_stretch(w, job, s, cap)
     w.shown.life_J[job].unsaved_s = unsaved
+    note(w, CAPS, job)
+
+
+@kernel(allocates=False)
+def ask_cap(w: World, job: int, s: int, cap: int) -> None:
+    """Changes a running job's power cap now, or asks its cluster to."""
+    if w.engine_1[0].told and not w.state_S[s].modelled:
+        w.bent_J[job].awaits = A_CAP
+        w.bent_J[job].wants = cap
+        note(w, CAPS, job)
+    else:
+        change_cap(w, job, s, cap)
+
+
+@kernel(allocates=False)
+def capped(w: World, job: int) -> None:
+    """Takes over the power cap that a job's cluster has put it under."""
+    if w.shown.life_J[job].state != RUNS:
+        return
+    w.bent_J[job].awaits = NOTHING
+    if w.bent_J[job].wants != w.shown.life_J[job].cap:
+        change_cap(w, job, w.outcome_R[w.track_J[job].row].site, w.bent_J[job].wants)
 
 
 @kernel(allocates=False)
 def lift_cap(w: World, job: int) -> None:
     """Lets a capped job run at full power from now on: its slack is used up."""
     s, now, unsaved = w.outcome_R[w.track_J[job].row].site, w.shown.run_1[0].now_s, unsaved_s(w.shown, job)
+    if w.engine_1[0].told and not w.state_S[s].modelled:
+        w.shown.life_J[job].lift_s = np.inf
+        ask_cap(w, job, s, 0)
+        return
     read_meters(w, s, now)
     hold_bent(w, job, s, -1)
     end_stretch(w, job)
     begin_stretch(w, job, s, 0)
     w.shown.life_J[job].unsaved_s = unsaved
+    note(w, CAPS, job)
 
 
 @kernel(allocates=False)
@@ -300,7 +366,17 @@ def begin_stretch(w: World, job: int, s: int, cap: int) -> None:
         view.life_J[job].lift_s = now + slack_left_s(view, job) / (1.0 - freedom.cap_rate[cap])
     w.outcome_R[row].finish_s = run_end_s(view, job, left)
     view.life_J[job].until_s = run_end_s(view, job, view.job_J[job].work)
-    x = w.bent_J[job].noted
+    if not w.engine_1[0].told:
+        note_stretch(w, job, cap, left)
+    hold_bent(w, job, s, 1)
+    push_end(w, job, min(w.outcome_R[row].finish_s, view.life_J[job].until_s))
+
+
+@kernel(inline=True, allocates=False)
+def note_stretch(w: World, job: int, cap: int, left: float) -> None:
+    """Notes the segment of a job that runs under a power cap from now on, with so much work left."""
+    view, row, now, x = w.shown, w.track_J[job].row, w.shown.run_1[0].now_s, w.bent_J[job].noted
+    rate, freedom = view.life_J[job].rate, view.freedom_C[view.job_J[job].class_]
     if x < 0 or w.segment_K[x].from_s < now:
         note_segment(w, job, RUN, now, now, 0.0, 0.0)
         x = w.bent_J[job].noted
@@ -311,8 +387,6 @@ def begin_stretch(w: World, job: int, s: int, cap: int) -> None:
         w.segment_K[x].units = rate * (view.life_J[job].lift_s - now) / unit_s(view, job)
     w.segment_K[x].cap = cap
     w.segment_K[x].rate = rate
-    hold_bent(w, job, s, 1)
-    push_end(w, job, min(w.outcome_R[row].finish_s, view.life_J[job].until_s))
 
 
 @kernel(allocates=False)
@@ -357,12 +431,17 @@ def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
     w.outcome_R[row].finish_s = np.nan
     leave_running(w, job, s)
     w.state_S[s].busy_w -= power_w
-    if stop_s > 0.0:
+    asks = w.engine_1[0].told and not w.state_S[s].modelled
+    note(w, STOPPING, job)
+    if stop_s > 0.0 or asks:
         hold_overhead(w, s, gpus, freedom.stop_power * power_w)
         view.life_J[job].state = STOPS
         view.life_J[job].since_s = now
         view.life_J[job].until_s = now + stop_s
-        push(w, now + stop_s, STOPPED, view.job_J[job].serial, job)
+        if asks:
+            w.bent_J[job].awaits = A_STOP
+        else:
+            push(w, now + stop_s, STOPPED, view.job_J[job].serial, job)
     else:
         darken(w, job, s)
 
@@ -451,10 +530,28 @@ def set_gangs(w: World, job: int, s: int) -> None:
 def stopped(w: World, job: int) -> None:
     """Ends a job's stop: its checkpoint is written, and its GPUs are free."""
     outcome = w.outcome_R[w.track_J[job].row]
+    if w.shown.life_J[job].state != STOPS:
+        return
+    w.bent_J[job].awaits = NOTHING
     read_meters(w, outcome.site, w.shown.run_1[0].now_s)
     stop_w = w.shown.freedom_C[w.shown.job_J[job].class_].stop_power * outcome.power_w
     hold_overhead(w, outcome.site, -outcome.gpus, -stop_w)
     darken(w, job, outcome.site)
+
+
+@kernel(allocates=False)
+def keep_running(w: World, job: int) -> None:
+    """Lets a job that was to stop run on from now on: its cluster does not stop it."""
+    outcome, row = w.outcome_R[w.track_J[job].row], w.track_J[job].row
+    if w.shown.life_J[job].state != STOPS:
+        return
+    w.bent_J[job].awaits = NOTHING
+    stop_w = w.shown.freedom_C[w.shown.job_J[job].class_].stop_power * outcome.power_w
+    hold_overhead(w, outcome.site, -outcome.gpus, -stop_w)
+    seconds = w.bent_J[job].left * unit_s(w.shown, job) / w.shown.life_J[job].speed
+    w.outcome_R[row].status = RUNNING
+    w.outcome_R[row].finish_s = w.shown.run_1[0].now_s + seconds
+    run_again(w, job, outcome.site, outcome.power_w)
 
 
 @kernel(inline=True, allocates=False)
@@ -462,13 +559,27 @@ def darken(w: World, job: int, s: int) -> None:
     """Frees a job's GPUs now; it may be resumed once it has been dark for as long as its class says."""
     now = w.shown.run_1[0].now_s
     until = now + w.shown.freedom_C[w.shown.job_J[job].class_].dark_s
-    take_gpus(w, job, s, -w.outcome_R[w.track_J[job].row].gpus)
+    if w.state_S[s].keeps:
+        w.bent_J[job].kept = w.outcome_R[w.track_J[job].row].gpus
+    else:
+        take_gpus(w, job, s, -w.outcome_R[w.track_J[job].row].gpus)
     if w.state_S[s].taken == 0:
         w.state_S[s].busy_w = 0.0
+    note(w, HALTED, job)
     w.shown.life_J[job].state = DARK
     w.shown.life_J[job].since_s = now
     w.shown.life_J[job].until_s = until
     push(w, until, REACH, w.shown.job_J[job].serial, job)
+
+
+@kernel(allocates=False)
+def let_go(w: World, job: int, s: int) -> None:
+    """Frees the GPUs that a stopped job has kept."""
+    if w.bent_J[job].kept > 0:
+        take_gpus(w, job, s, -w.bent_J[job].kept)
+        w.bent_J[job].kept = 0
+        if w.state_S[s].taken == 0:
+            w.state_S[s].busy_w = 0.0
 
 
 @kernel(inline=True, allocates=False)
@@ -497,27 +608,36 @@ def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
         w.outcome_R[row].power_w = (
             view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
         )
-        w.segment_K[x - 1].gpus = w.segment_K[x].gpus = gpus
-        w.segment_K[x - 1].watts = freedom.load_power * w.outcome_R[row].power_w
-        w.segment_K[x].watts = w.outcome_R[row].power_w
-        w.segment_K[x].rate = view.life_J[job].speed
     power_w = w.outcome_R[row].power_w
     read_meters(w, s, now)
-    take_gpus(w, job, s, gpus)
+    if w.bent_J[job].kept > 0:
+        w.bent_J[job].kept = 0
+    else:
+        take_gpus(w, job, s, gpus)
     begin_s = now + freedom.load_s
     w.outcome_R[row].status = RUNNING
     w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_s(view, job) / view.life_J[job].speed
-    w.segment_K[x - 1].from_s = now
-    w.segment_K[x - 1].to_s = w.segment_K[x].from_s = begin_s
-    w.segment_K[x].to_s = w.outcome_R[row].finish_s
-    w.segment_K[x].units = w.bent_J[job].left
+    if not w.engine_1[0].told:
+        w.segment_K[x - 1].gpus = w.segment_K[x].gpus = gpus
+        w.segment_K[x - 1].watts = freedom.load_power * power_w
+        w.segment_K[x].watts = power_w
+        w.segment_K[x].rate = view.life_J[job].speed
+        w.segment_K[x - 1].from_s = now
+        w.segment_K[x - 1].to_s = w.segment_K[x].from_s = begin_s
+        w.segment_K[x].to_s = w.outcome_R[row].finish_s
+        w.segment_K[x].units = w.bent_J[job].left
     view.life_J[job].cap = max(cap, 0)
-    if freedom.load_s > 0.0:
+    asks = w.engine_1[0].told and not w.state_S[s].modelled
+    note(w, RESUMED, job)
+    if freedom.load_s > 0.0 or asks:
         hold_overhead(w, s, gpus, freedom.load_power * power_w)
         view.life_J[job].state = LOADS
         view.life_J[job].since_s = now
         view.life_J[job].until_s = begin_s
-        push(w, begin_s, LOADED, view.job_J[job].serial, job)
+        if asks:
+            w.bent_J[job].awaits = A_RUN
+        else:
+            push(w, begin_s, LOADED, view.job_J[job].serial, job)
     else:
         run_again(w, job, s, power_w)
 
@@ -525,11 +645,66 @@ def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
 @kernel(allocates=False)
 def loaded(w: World, job: int) -> None:
     """Ends a job's load: it runs on."""
-    outcome = w.outcome_R[w.track_J[job].row]
-    read_meters(w, outcome.site, w.shown.run_1[0].now_s)
+    outcome, now = w.outcome_R[w.track_J[job].row], w.shown.run_1[0].now_s
+    if w.shown.life_J[job].state != LOADS:
+        return
+    if w.engine_1[0].told:  # maybe later than was expected
+        seconds = w.bent_J[job].left * unit_s(w.shown, job) / w.shown.life_J[job].speed
+        w.outcome_R[w.track_J[job].row].finish_s = now + seconds
+    read_meters(w, outcome.site, now)
     load_w = w.shown.freedom_C[w.shown.job_J[job].class_].load_power * outcome.power_w
     hold_overhead(w, outcome.site, -outcome.gpus, -load_w)
     run_again(w, job, outcome.site, outcome.power_w)
+
+
+@kernel(allocates=False)
+def began(w: World, job: int, time: float) -> None:
+    """Takes from a job's cluster that it has begun to load, at a time: it runs on once it has loaded."""
+    if w.shown.life_J[job].state != LOADS or w.bent_J[job].awaits != A_RUN:
+        return
+    w.bent_J[job].awaits = NOTHING
+    until_s = max(time + w.shown.freedom_C[w.shown.job_J[job].class_].load_s, w.shown.run_1[0].now_s)
+    w.shown.life_J[job].until_s = until_s
+    push(w, until_s, LOADED, w.shown.job_J[job].serial, job)
+
+
+@kernel(allocates=False)
+def outlive(w: World, job: int) -> None:
+    """Expects a running job to take longer: it runs on though it was expected to have ended by now (told)."""
+    now, unit = w.shown.run_1[0].now_s, unit_s(w.shown, job)
+    if w.shown.life_J[job].state != RUNS or w.shown.life_J[job].until_s > now:
+        return
+    done = progress_s(w.shown, job) / unit
+    longer = max(w.shown.job_J[job].work, done) * OVERRUN
+    w.shown.job_J[job].work = w.shown.job_J[job].expected = w.bent_J[job].left = longer
+    w.shown.life_J[job].until_s = w.outcome_R[w.track_J[job].row].finish_s = run_end_s(w.shown, job, longer)
+
+
+@kernel(allocates=False)
+def stand(w: World, job: int, s: int) -> None:
+    """Puts a job that has run back where it stood, as its records say; one that waits has joined its queue (told)."""
+    life, outcome = w.shown.life_J[job], w.outcome_R[w.track_J[job].row]
+    freedom, bent, serial = w.shown.freedom_C[w.shown.job_J[job].class_], w.bent_J[job], w.shown.job_J[job].serial
+    if bent.kept > 0:
+        take_gpus(w, job, s, bent.kept)
+    if life.state == DARK:
+        push(w, life.until_s, REACH, serial, job)
+    if life.state == DARK or life.state == WAITS:
+        return
+    take_gpus(w, job, s, outcome.gpus)
+    if life.state == RUNS:
+        w.state_S[s].busy_w += outcome.power_w
+        list_running(w, job, s)
+        hold_bent(w, job, s, 1)
+        push_end(w, job, life.until_s)
+    elif life.state == STOPS:
+        hold_overhead(w, s, outcome.gpus, freedom.stop_power * outcome.power_w)
+        if bent.awaits == NOTHING:
+            push(w, life.until_s, STOPPED, serial, job)
+    else:
+        hold_overhead(w, s, outcome.gpus, freedom.load_power * outcome.power_w)
+        if bent.awaits == NOTHING:
+            push(w, life.until_s, LOADED, serial, job)
 
 
 @kernel(inline=True, allocates=False)
@@ -538,6 +713,7 @@ def run_again(w: World, job: int, s: int, power_w: float) -> None:
     cap = w.shown.life_J[job].cap
     w.state_S[s].busy_w += power_w
     run_on(w, job, s)
+    note(w, RAN_ON, job)
     if cap > 0:
         begin_stretch(w, job, s, cap)
         return
@@ -561,6 +737,8 @@ def lose_work(w: World, job: int) -> None:
 @kernel(inline=True, allocates=False)
 def drop_end(w: World, job: int) -> None:
     """Takes the end of a running job, the lift of its cap, or its failure, out of the heap."""
+    if w.engine_1[0].told and w.shown.life_J[job].lift_s == np.inf:
+        return
     finish_item = (FINISH << KIND_SHIFT) | (w.shown.job_J[job].serial << SERIAL_SHIFT) | job
     lift_item = finish_item + ((LIFT - FINISH) << KIND_SHIFT)
     break_item = finish_item + ((BREAK - FINISH) << KIND_SHIFT)
@@ -579,6 +757,9 @@ def next_to_ask(w: World, job: int, s: int) -> int:
     """Returns a running job, or the first behind it in its site's list that is asked about now; -1 for none."""
     changed = prices_changed(w)
     while job >= 0:
+        if w.bent_J[job].awaits != NOTHING:
+            job = w.track_J[job].next
+            continue
         if changed and (may_suspend(w.shown, job) or may_cap(w.shown, job)):
             break
         show_claims(w, job, s)
@@ -644,8 +825,13 @@ def some_claim(w: World) -> bool:
 
 @kernel(allocates=False)
 def prices_changed(w: World) -> bool:
-    """Returns whether this is the first slot of an hour, or part of one, of prices and intensities."""
+    """Returns whether this is the first slot of an hour, or part of one, of prices and intensities.
+
+    One that is told from outside may have been away in that slot: there it is the first that it asks about.
+    """
     now = w.shown.run_1[0].now_s
+    if w.engine_1[0].told:
+        return bool(w.engine_1[0].has_signals and int(now / w.engine_1[0].part_s) != w.engine_1[0].part_shown)
     begins_s = current_part(w, now) * w.engine_1[0].part_s
     return bool(w.engine_1[0].has_signals and now == slot_at(w.shown.run_1[0].slot_s, begins_s))
 

@@ -23,13 +23,14 @@ from noonward.engine.cluster.kernels.physics import (
     show_free,
     take_gpus,
 )
+from noonward.engine.cluster.kernels.segments import began, let_go, outlive, stand
 from noonward.engine.cluster.kernels.tenants import quota_room
-from noonward.engine.cluster.kernels.world import WAITING, world_at
+from noonward.engine.cluster.kernels.world import CAPPED, WAITING, world_at
 
-EVENT_AT: Final = 16
+EVENT_AT: Final = 32
 """Adds EVENT_AT + an event's kind: a finish, a reach or a deadline of the job, at a time."""
 WITHDRAW, ROUTE, SHOW_FREE, QUEUE, TAKE, ROOM, HEAD_FITS, MASK, AWAIT_HOUR, NO_HOUR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-QUOTA: Final = 11
+QUOTA, BEGAN, SET_CAP, OUTLIVE, STAND, ROOM_FOR = 11, 12, 13, 14, 15, 16
 """Other things that ``tell`` does."""
 
 
@@ -41,15 +42,19 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
         place: Address of the PLACE record of a world.
         what: EVENT_AT + kind of an event of the job. WITHDRAW: the job leaves. ROUTE: the dispatcher is asked about it
             again. SHOW_FREE: GPUs were taken, withheld or given back at the site. QUEUE: the job waits there. TAKE: it
-            runs there. ROOM: how many GPUs may start there. HEAD_FITS: whether the first job of the queue could start.
+            runs there. ROOM, ROOM_FOR: how many GPUs may start there, or the job may start on. HEAD_FITS: whether the
+            first job of the queue could start.
             MASK: shows what the asker may do. AWAIT_HOUR: looks at the queue when the next hour begins, if it must.
             NO_HOUR: takes the turn of the hour, which comes next, back. QUOTA: how many GPUs the job's tenant may take.
+            BEGAN: the job, which is to be resumed, began to load at the time. SET_CAP: its cluster put it under power
+            cap ``s`` at the time. OUTLIVE: it runs longer than was expected, if it does. STAND: it stands there as its
+            records say.
         job: Slot of the job.
         s: Site, or asker of MASK (-1: the dispatcher).
         time: Time of an event, s.
 
     Returns:
-        ROUTE: kind of the question, or 0 where the job was given up. ROOM, QUOTA: GPUs. HEAD_FITS: 0 or 1.
+        ROUTE: kind of the question, or 0 where the job was given up. ROOM, ROOM_FOR, QUOTA: GPUs. HEAD_FITS: 0 or 1.
         Else 0.
     """
     w = world_at(place)
@@ -58,6 +63,8 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
     elif what == WITHDRAW:
         if w.outcome_R[w.track_J[job].row].status == WAITING:
             leave_queue(w, job, w.outcome_R[w.track_J[job].row].site)
+        if w.engine_1[0].bends:
+            let_go(w, job, w.outcome_R[w.track_J[job].row].site)
         give_slot_back(w, job)
     elif what == ROUTE:
         w.shown.run_1[0].now_s = max(w.shown.run_1[0].now_s, time)
@@ -76,6 +83,8 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
         w.state_S[s].busy_w += power_w
     elif what == ROOM:
         return room_now(w, s)
+    elif what == ROOM_FOR:
+        return room_for(w, job, s)
     elif what == HEAD_FITS:
         first = next_in_queue(w, s)
         return int(first >= 0 and room_for(w, first, s) >= w.shown.job_J[first].gpus_min)
@@ -86,6 +95,15 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
             fill_mask(w.shown, job, s, room_for(w, job, s))
     elif what == QUOTA:
         return quota_room(w, w.track_J[job].tenant)
+    elif what == BEGAN:
+        began(w, job, time)
+    elif what == SET_CAP:
+        w.bent_J[job].wants = s
+        push(w, time, CAPPED, w.shown.job_J[job].serial, job)
+    elif what == OUTLIVE:
+        outlive(w, job)
+    elif what == STAND:
+        stand(w, job, s)
     elif what == AWAIT_HOUR:
         await_hour(w, s)
     else:

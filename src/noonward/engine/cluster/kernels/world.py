@@ -52,9 +52,17 @@ LIFT: Final = 8
 """Event: a job's slack is used up, and its power cap is lifted."""
 BREAK: Final = 9
 """Event: a running job fails."""
+CAPPED: Final = 10
+"""Event: a cluster has put a running job under another power cap (told)."""
+KEPT: Final = 11
+"""Event: a job that was to stop runs on: its cluster does not stop it (told)."""
 TAKEN, JOINED, SENT, STARTED, FREED, DROPPED = 1, 2, 3, 4, 5, 6
+STOPPING, HALTED, RESUMED, RAN_ON, CAPS = 7, 8, 9, 10, 11
 """What an engine that is told from outside notes of a job: it has come in sight, joined a queue, left for a site,
-started, given its GPUs back, or can no longer start in time."""
+started, given its GPUs back, or can no longer start in time; it is to stop, has stopped, is to be resumed, runs on, is
+to run under another power cap or does."""
+NOTHING, A_STOP, A_RUN, A_CAP = 0, 1, 2, 3
+"""Values of BENT's field ``awaits``: what a job's cluster has been asked to do and has not confirmed."""
 KIND_SHIFT: Final = 59
 SERIAL_SHIFT: Final = 29
 """Heap items are ``kind << KIND_SHIFT | serial of the job << SERIAL_SHIFT | its slot``; 0 of both for an hour."""
@@ -145,6 +153,9 @@ BENT: Final = np.dtype(
         ("late_s", "f8"),  # lateness that has been paid for
         ("fails_gpu_s", "f8"),  # GPU-seconds from then on until hardware fails; infinite: it does not
         ("noted", "i8"),  # its last segment in World.segment_K, or -1
+        ("awaits", "i8"),  # what its cluster is to confirm: NOTHING, A_STOP, A_RUN, A_CAP (told)
+        ("wants", "i8"),  # power cap that its cluster is to put it under, or has
+        ("kept", "i8"),  # GPUs that it keeps though it has stopped (SITE_STATE.keeps)
     ]
 )
 """What the engine keeps per job in sight where running jobs may be stopped."""
@@ -157,6 +168,8 @@ SITE_STATE: Final = np.dtype(
         ("withheld", "i8"),  # GPUs that no job may take now
         ("limit_w", "f8"),  # power above which no start may lift that of its GPUs, W; infinite: no limit
         ("drained", "i8"),  # 1 while nothing may start (protocol on-arrival; each-slot masks it)
+        ("modelled", "i8"),  # 1 where running jobs do at once what the model says; 0 where a cluster confirms it
+        ("keeps", "i8"),  # 1 where stopped jobs keep their GPUs (told)
         ("busy_w", "f8"),  # facility power of running jobs, those that stop or load included, W
         ("metered_s", "f8"),  # time up to which the meters at the end have been read
         ("over_cap_gpu_s", "f8"),  # use above the capacity curve

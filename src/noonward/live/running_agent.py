@@ -1,0 +1,280 @@
+"""What a site's agent does with running jobs: suspend, resume, cap; each step may be repeated after a crash."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
+from noonward.live.orders import ORDERS, end, order_of, set_stage
+from noonward.live.running_jobs import note_stopped
+from noonward.live.store.database import Connection, Row
+from noonward.live.store.events import add_event
+from noonward.live.store.store import Store
+
+CHECKPOINTED: Final = 85
+"""Exit code of a command that wrote its checkpoint when it was told to stop, and is to be run again."""
+SIGNALLED: Final = 128
+"""Exit codes above this are those of signals."""
+TO_ACT: Final = f"""
+{ORDERS} WHERE o.site = ? AND o.stage IN ('stopping', 'resuming', 'dropped', 'suspended') AND (
+    o.stage IN ('resuming', 'dropped')
+    OR (o.stage = 'stopping' AND o.signalled_s IS NULL AND j.state IN ('starting', 'running'))
+    OR (o.stage = 'suspended' AND j.state = 'suspended' AND j.cancelling <> 0))
+"""
+TO_STOP: Final = f"""
+{ORDERS} WHERE o.site = ? AND o.stage = 'stopping' AND o.signalled_s IS NOT NULL AND j.state IN ('starting', 'running')
+"""
+TO_CAP: Final = f"{ORDERS} WHERE o.site = ? AND o.stage = 'released' AND o.cap <> o.cap_wanted AND j.state = 'running'"
+TO_UNCAP: Final = f"""
+{ORDERS} WHERE o.site = ? AND o.cap <> 0 AND o.stage || '' IN ('ended', 'withdrawn', 'suspended', 'dropped')
+"""
+"""The stage is put together, so that the index of capped attempts is read and not that of stages: most have ended."""
+_log: Final = logging.getLogger("noonward.live")
+
+
+class OfSite(Protocol):
+    """What is needed of a site's agent (``handover.SiteAgent``)."""
+
+    store: Store
+    executor: Executor
+    name: str
+    ended: Callable[[int, float], None]
+
+    def news(self, row: Row, status: Status | None) -> Status | None:
+        """Returns what is new about a job, or None."""
+
+
+class RunningJobsAgent:
+    """Carries out at one cluster what was decided about its running jobs, and says what came of it.
+
+    A suspension has five steps: the wish is committed (stage ``stopping``); the job is told to write its checkpoint,
+    where the site states a signal; that is committed; when the job has ended or the grace is over, it is stopped; that
+    is committed (stage ``suspended``) once the cluster says so, and only then does the engine free its GPUs. A
+    resumption releases the job at its cluster, or hands it over anew under a token of its own. A power cap is set until
+    the cap that is wanted is the one that is set, and is taken off when the job has left its GPUs.
+
+    Args:
+        agent: Agent of the site.
+        told: Called with what the cluster did (``World.running.told``).
+        power: Share of full power that a class runs at under a power cap.
+    """
+
+    def __init__(self, agent: OfSite, told: Callable[..., None], power: Callable[[str, int], float]) -> None:
+        self._agent, self.told, self._power = agent, told, power
+
+    def act(self) -> None:
+        """Begins to stop jobs, resumes jobs, and ends what is left of suspended jobs that are not resumed.
+
+        Where dispatch is off, suspended jobs wait until it is on.
+        """
+        rows = self._agent.store.read(TO_ACT, self._agent.name)
+        if rows and not self._agent.store.read("SELECT dispatch FROM sites WHERE name = ?", self._agent.name)[0][0]:
+            rows = [row for row in rows if row["stage"] != "resuming" or row["cancelling"]]
+        for row in rows:
+            try:
+                if row["stage"] == "stopping":
+                    self._begin_to_stop(row)
+                elif row["stage"] == "resuming" and not row["cancelling"]:
+                    self._resume(row)
+                else:
+                    self._drop(row)
+            except RefusedError as error:
+                self._refused(row, error)
+            except ClusterError as error:
+                self._put_off(row, error)
+
+    def stopping(self) -> list[Row]:
+        """Returns the jobs that have been told to stop; where a model says what happens, none has to be."""
+        return [] if self._agent.executor.exact_ends else self._agent.store.read(TO_STOP, self._agent.name)
+
+    def _begin_to_stop(self, row: Row) -> None:
+        """Tells a job to write its checkpoint; one that its cluster does not know has not begun."""
+        executor, store, order = self._agent.executor, self._agent.store, order_of(row)
+        if executor.exact_ends:
+            return
+        if row["handle"] is None:
+            handle = executor.find(order)
+            if handle is None:
+                self._stopped(row)
+                return
+            order = order_of(row, handle)
+        executor.signal(order)
+
+        def change(connection: Connection, now_s: float) -> None:
+            connection.execute(
+                "UPDATE outbox SET signalled_s = ?, handle = ? WHERE token = ? AND stage = 'stopping'",
+                (now_s, order.handle, order.token),
+            )
+            add_event(connection, now_s, row["id"], "stopping", {"site": self._agent.name, "handle": order.handle})
+
+        store.do(change)
+
+    def follow(self, row: Row, status: Status | None) -> Status | None:
+        """Stops a job that has been told to, once it has had its time; returns what else has become of it.
+
+        Args:
+            row: A job that has been told to stop.
+            status: What its cluster says; None: it does not know it.
+        """
+        executor, order = self._agent.executor, order_of(row)
+        if row["cancelling"] or status is None or status.phase == "unknown":
+            return self._agent.news(row, status)
+        try:
+            if status.phase in executor.stopped_as:
+                self._stopped(row)
+            elif status.phase == "failed" and _by_request(status.exit_code):
+                executor.stop(order)
+                if executor.fresh:
+                    self._stopped(row)
+            elif status.phase in ("done", "failed", "cancelled", "node-failed"):
+                return status
+            elif self._agent.store.now_s() - row["signalled_s"] >= executor.grace_s:
+                executor.stop(order)
+                if any(each.phase in executor.stopped_as for each in executor.statuses([order])):
+                    self._stopped(row)
+        except RefusedError as error:
+            self._refused(row, error)
+        except ClusterError as error:
+            self._put_off(row, error)
+        return None
+
+    def _stopped(self, row: Row) -> None:
+        """Stores that a job has stopped, and tells it."""
+
+        def change(connection: Connection, now_s: float) -> float:
+            note_stopped(connection, row["token"], row["id"], now_s)
+            return now_s
+
+        self.told("stopped", row["serial"], self._agent.store.do(change))
+
+    def _refused(self, row: Row, error: RefusedError) -> None:
+        """Stores that a job runs on, since its cluster does not stop it; or that it cannot be resumed."""
+        if row["stage"] != "stopping":
+            self._give_up(row, str(error))
+            return
+
+        def change(connection: Connection, now_s: float) -> float:
+            connection.execute("UPDATE outbox SET stage = 'released' WHERE token = ?", (row["token"],))
+            said = {"site": self._agent.name, "reason": str(error)[:1000]}
+            add_event(connection, now_s, row["id"], "suspension refused", said)
+            return now_s
+
+        self.told("runs_on", row["serial"], self._agent.store.do(change))
+
+    def _give_up(self, row: Row, reason: str) -> None:
+        """Ends a job that its cluster does not resume."""
+
+        def change(connection: Connection, now_s: float) -> float:
+            set_stage(connection, row["token"], "withdrawn")
+            end(connection, now_s, row["id"], "failed", now_s, None, reason[:1000])
+            return now_s
+
+        self._agent.ended(row["serial"], self._agent.store.do(change))
+
+    def _put_off(self, row: Row, error: ClusterError) -> None:
+        """Notes why nothing could be done with a job now; it is tried again at the next step."""
+        reason = f"{self._agent.name}: {error}"[:1000]
+        if row["reason"] != reason:
+            _log.warning("job %d, %s: %s", row["id"], row["stage"], reason)
+
+        def change(connection: Connection, now_s: float) -> None:
+            connection.execute("UPDATE jobs SET reason = ? WHERE id = ?", (reason, row["id"]))
+
+        self._agent.store.do(change)
+
+    def _resume(self, row: Row) -> None:
+        """Resumes a suspended job at its cluster, or hands it over anew where it cannot be, or has another size."""
+        agent, order = self._agent, order_of(row)
+        if row["cap"]:
+            self._set_cap(row, 0)  # it may have left its GPUs
+        same = row["gpus_before"] in (None, row["gpus"]) and row["handle"] is not None
+        if same and agent.executor.resume(order):
+
+            def again(connection: Connection, now_s: float) -> None:
+                set_stage(connection, order.token, "released")
+                said = {"site": agent.name, "handle": order.handle}
+                add_event(connection, now_s, row["id"], "released", said)
+
+            agent.store.do(again)
+            return
+        if row["handle"] is not None:
+            agent.executor.cancel(order)
+
+        def anew(connection: Connection, now_s: float) -> None:
+            runs = connection.execute("SELECT count(*) FROM outbox WHERE job = ?", (row["id"],)).fetchone()[0]
+            token = f"{order.token.split('-r')[0]}-r{runs}"
+            set_stage(connection, order.token, "withdrawn")
+            connection.execute(
+                "INSERT INTO outbox (token, job, site, stage, gpus, cap_wanted) VALUES (?, ?, ?, 'queued', ?, ?)",
+                (token, row["id"], agent.name, row["gpus"], row["cap_wanted"]),
+            )
+            connection.execute("UPDATE jobs SET token = ? WHERE id = ?", (token, row["id"]))
+
+        agent.store.do(anew)
+
+    def _drop(self, row: Row) -> None:
+        """Ends what is left at its cluster of a suspended job that was cancelled, or came too late."""
+        if row["handle"] is not None:
+            self._agent.executor.cancel(order_of(row))
+
+        def change(connection: Connection, now_s: float) -> float:
+            set_stage(connection, row["token"], "withdrawn")
+            if row["state"] in ("suspended", "starting"):
+                end(connection, now_s, row["id"], "cancelled", now_s, None, "cancelled while it was suspended")
+                connection.execute("UPDATE jobs SET freed_s = ? WHERE id = ?", (now_s, row["id"]))
+            return now_s
+
+        self._agent.ended(row["serial"], self._agent.store.do(change))
+
+    def set_caps(self, running: Collection[str]) -> None:
+        """Sets the power caps that are wanted of running jobs, and takes off those of jobs that have left.
+
+        Args:
+            running: Tokens of the jobs that run by what the cluster has just said.
+        """
+        agent = self._agent
+        for row in agent.store.read(TO_CAP, agent.name):
+            if row["token"] in running:
+                self._set_cap(row, int(row["cap_wanted"]))
+        for row in agent.store.read(TO_UNCAP, agent.name):
+            self._set_cap(row, 0)
+
+    def _set_cap(self, row: Row, cap: int) -> None:
+        order, share = order_of(row), self._power(row["class"], cap)
+        nodes, refused = row["nodes"], ""
+        try:
+            nodes = self._agent.executor.cap(order, share) or nodes
+        except RefusedError as error:
+            cap, refused = int(row["cap"]), str(error)[:1000]
+        except ClusterError as error:
+            self._put_off(row, error)
+            return
+        self._store_cap(row, order, cap, nodes, refused)
+
+    def _store_cap(self, row: Row, order: Order, cap: int, nodes: str | None, refused: str) -> None:
+        """Stores which power cap a job runs under, and tells it."""
+        kind = "power cap refused" if refused else "capped" if cap else "uncapped"
+        said = {"site": self._agent.name, "cap": cap, "power": self._power(row["class"], cap)}
+        runs = row["stage"] == "released"
+
+        def change(connection: Connection, now_s: float) -> float:
+            wanted = cap if refused else row["cap_wanted"]
+            connection.execute(
+                "UPDATE outbox SET cap = ?, nodes = ?, cap_wanted = CASE WHEN cap_wanted = ? THEN ? ELSE cap_wanted "
+                "END WHERE token = ?",
+                (cap, nodes, row["cap_wanted"], wanted, order.token),
+            )
+            if runs:
+                add_event(connection, now_s, row["id"], kind, said | ({"reason": refused} if refused else {}))
+            return now_s
+
+        at_s = self._agent.store.do(change)
+        if runs:
+            self.told("capped", row["serial"], at_s, cap)
+
+
+def _by_request(exit_code: int | None) -> bool:
+    """Returns whether a command that was told to stop ended because of it: by its exit code, or by a signal."""
+    return exit_code is not None and (exit_code == CHECKPOINTED or exit_code > SIGNALLED)

@@ -1,0 +1,176 @@
+"""The chaos run for running jobs: a service that preempts jobs of a real Slurm cluster is killed again and again.
+
+``python tests/live/chaos_running_jobs.py --kills 30`` does the full run; a test does a short one. Long jobs write a
+checkpoint when they are told to stop, and are resumed from it; short ones displace them. What became of the jobs is
+counted from the marks that they leave, and from what Slurm says.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from live.chaos import SERVICE, explained, state
+from live.process import Process
+from live.slurm_site import SlurmSite
+from live.waiting import wait_for
+from noonward.live.client import Client
+from noonward.live.requests import JobRequest
+
+PREEMPTING = """
+from noonward import ASK_RUNNING, Needs, Scheduler
+from noonward.live import setup
+
+class Preempting(Scheduler):
+    needs = Needs(protocols=("each-slot",), levers=("preempt",))
+
+    def decide(self, view, answers):
+        for site, _ in view.asked():
+            if view.kind == ASK_RUNNING and view.allowed(site, site):
+                answers.suspend(site)
+            elif view.kind != ASK_RUNNING and view.allowed(site, site):
+                answers.send(site, site)
+
+setup.make_scheduler = lambda policy: Preempting()
+"""
+PREEMPTED = """
+name: chaos-running-jobs
+protocol: each-slot
+slot_s: 60
+window_h: 12
+end: drained
+fleet:
+  gpu_types:
+    T4-class:
+      idle_w: 8
+      classes:
+        long: {power: {constant_w: 80}, time: duration}
+        short: {power: {constant_w: 80}, time: duration}
+  sites: [{name: north, zone: A, gpu_type: T4-class, gpus: 8, pue: 1.1}]
+  freedoms:
+    long: {interruptible: true, checkpoint: {stop_s: 60, dark_s: 60, load_s: 60}}
+    short: {preempts: [long]}
+network: {throughput_gb_per_min: 1, usd_per_gb: 0.01, kwh_per_gb: 0.005}
+jobs:
+  source: mixed
+  classes:
+    long: {rate_per_s: 1e-4, work: {law: log-normal, median_work: 3600, sigma: 0.4}}
+    short: {rate_per_s: 1e-4, work: {law: log-normal, median_work: 60, sigma: 0.4}}
+"""
+UNITS = 20
+LONG = """
+trap stop=1 USR1
+mkdir {ran}/lock-{n} 2> /dev/null || echo {n} >> {ran}/doubled
+echo run >> {ran}/runs-{n}
+i=$(cat {ran}/units-{n} 2> /dev/null || echo 0)
+while [ $i -lt {units} ] && [ -z "$stop" ]; do sleep 0.1; i=$((i + 1)); echo $i > {ran}/units-{n}; done
+rmdir {ran}/lock-{n}
+[ $i -ge {units} ] || exit 85
+echo done >> {ran}/done-{n}
+"""
+
+
+def chaos(folder, site, kills, *, seed=5):
+    """Kills a service again and again at random moments while short jobs displace long ones.
+
+    Args:
+        folder: An empty folder.
+        site: Slurm cluster of eight GPUs.
+        kills: How often it is killed.
+        seed: Seed of the moments.
+
+    Returns:
+        What came out.
+    """
+    chance, ran = random.Random(seed), folder / "ran"
+    ran.mkdir()
+    (folder / "chaos.yaml").write_text(PREEMPTED)
+    cluster = {
+        "executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"],
+        "checkpoint_signal": "USR1", "checkpoint_grace_s": 36000,
+    }  # fmt: skip
+    config = {
+        "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "folder": str(folder / "live"), "port": 0,
+        "poll_s": 60, "without_tokens": True, "sites": {"north": cluster},
+    }  # fmt: skip
+    script, sent = PREEMPTING + SERVICE, 0
+    for turn in range(kills + 1):
+        with Process("-c", script, json.dumps(config)) as service, Client(service.address, timeout_s=20.0) as client:
+            if turn == kills:
+                found = ended(client, site)
+                break
+            for _ in range(2):
+                client.submit(*requests(ran, sent))
+                sent += 3
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    service.process.wait(chance.uniform(0.3, 1.2))
+            service.end(signal.SIGKILL)
+    return {"kills": kills, "submitted": sent} | found | counted(ran, sent)
+
+
+def requests(ran, first):
+    """Returns two long jobs of four GPUs, and a short one of eight that displaces what runs."""
+    long = [
+        JobRequest(
+            name="long", work=6000.0, origin="north", class_="long", gpus_min=4, max_delay_s=1e7, key=f"k{n}",
+            command=LONG.format(ran=ran, n=n, units=UNITS),
+        )
+        for n in (first, first + 1)
+    ]  # fmt: skip
+    short = JobRequest(
+        name="short", work=60.0, origin="north", class_="short", gpus_min=8, max_delay_s=1e7, key=f"k{first + 2}",
+        command=f"echo run >> {ran}/runs-{first + 2}; echo done >> {ran}/done-{first + 2}",
+    )  # fmt: skip
+    return [*long, short]
+
+
+def ended(client, site):
+    """Waits for the end of all jobs; returns their states, and what Slurm says of its jobs."""
+    with explained(lambda: state(client, site)):
+        wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 420.0)
+    states = {name: len(client.jobs(state=name, limit=1000)) for name in ("done", "failed", "overdue", "lost")}
+    events = [event.kind for event in client.events()]
+    left = site.call("squeue", "-h", "-o", "%T").split()
+    return {
+        "states": {name: count for name, count in states.items() if count},
+        "suspended": events.count("suspended"),
+        "resumed": events.count("resume decided"),
+        "left at the cluster": len(left),
+    }  # fmt: skip
+
+
+def counted(ran, sent):
+    """Returns what became of the jobs by the marks that they left."""
+    marks = {n: (ran / f"done-{n}").read_text().split() for n in range(sent) if (ran / f"done-{n}").exists()}
+    doubled = (ran / "doubled").read_text().split() if (ran / "doubled").exists() else []
+    units = [int((ran / f"units-{n}").read_text()) for n in range(sent) if (ran / f"units-{n}").exists()]
+    return {
+        "lost": sent - len(marks),
+        "done twice": sum(len(lines) > 1 for lines in marks.values()),
+        "ran side by side with itself": len(doubled),
+        "runs": sum(len((ran / f"runs-{n}").read_text().split()) for n in marks),
+        "units of work not done": sum(UNITS - done for done in units),
+    }
+
+
+def main():
+    """Does a run and prints what came out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, SlurmSite("north", nodes=2, gpus=4) as site:
+        os.environ["PATH"] = site.env["PATH"]
+        sys.stdout.write(json.dumps(chaos(Path(name), site, given.kills, seed=given.seed)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Running jobs of a real Slurm cluster: told to write a checkpoint, requeued and held, paused, resumed, capped."""
+
+import pytest
+
+from live.slurm_site import MISSING, SlurmSite
+from live.test_slurm import phase, submitted
+from live.waiting import wait_for
+from noonward.live.executors.protocol import RefusedError
+from noonward.live.executors.running import PowerCaps, Stopping
+from noonward.live.executors.slurm import SlurmExecutor
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
+
+TRAINS = """
+#SBATCH --no-kill
+python3 -c '
+import pathlib, signal, sys, time
+place = pathlib.Path("{folder}")
+done = int((place / "checkpoint").read_text()) if (place / "checkpoint").exists() else 0
+def write(*_):
+    (place / "checkpoint").write_text(str(done + 1))
+    sys.exit({code})
+signal.signal(signal.SIGUSR1, write)
+with (place / "runs").open("a") as file:
+    file.write("begins at %d\\n" % done)
+while not (place / "enough").exists():
+    time.sleep(0.05)
+'
+code=$?
+exit $code
+"""
+
+
+@pytest.fixture(scope="module")
+def site():
+    """A cluster of one node with two GPUs."""
+    with SlurmSite("s", nodes=1, gpus=2) as made:
+        yield made
+
+
+@pytest.fixture
+def made(site, monkeypatch):
+    """Makes executors of the cluster."""
+    monkeypatch.setenv("PATH", site.env["PATH"])
+
+    def make(**more):
+        return SlurmExecutor(
+            lambda posix_s: posix_s - 1.7e9, conf=site.conf, gpus_per_node=2, options=("--output=/dev/null",), **more
+        )
+
+    return make
+
+
+def runs(folder):
+    file = folder / "runs"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def free_gpus(executor):
+    return executor.usable_gpus(0)
+
+
+def test_a_requeued_job_writes_its_checkpoint_frees_its_gpus_and_goes_on_from_it(made, tmp_path):
+    executor = made(stopping=Stopping(signal="USR1", grace_s=60.0))
+    one = submitted(executor, "nw-s1-1-0", TRAINS.format(folder=tmp_path, code=85), gpus=2)
+    executor.release(one)
+    wait_for(lambda: runs(tmp_path) == ["begins at 0"], "the first run")
+    assert free_gpus(executor) == 0
+    executor.signal(one)
+    wait_for(lambda: phase(executor, one) == "failed", "the checkpoint")
+    assert executor.statuses([one])[0].exit_code == 85
+    executor.stop(one)
+    wait_for(lambda: phase(executor, one) == "held", "the requeue")
+    executor.stop(one)
+    assert (free_gpus(executor), executor.find(one)) == (2, one.handle)
+    assert executor.resume(one)
+    assert executor.resume(one)
+    wait_for(lambda: runs(tmp_path) == ["begins at 0", "begins at 1"], "the second run")
+    (tmp_path / "enough").touch()
+    wait_for(lambda: phase(executor, one) == "done", "the end")
+
+
+def test_a_job_that_does_not_heed_the_signal_is_stopped_all_the_same(made, tmp_path):
+    executor = made(stopping=Stopping(signal="USR1"))
+    one = submitted(executor, "nw-s2-1-0", f"trap '' USR1; echo begins >> {tmp_path}/runs; sleep 600", gpus=2)
+    executor.release(one)
+    wait_for(lambda: runs(tmp_path) == ["begins"], "the first run")
+    executor.signal(one)
+    executor.stop(one)
+    wait_for(lambda: phase(executor, one) == "held", "the requeue")
+    assert free_gpus(executor) == 2
+    executor.cancel(one)
+    assert not executor.resume(one)
+
+
+def test_a_paused_job_keeps_its_gpus_and_its_memory(made, tmp_path):
+    executor = made(suspend_by="pause")
+    assert (executor.keeps_gpus, executor.levers) == (True, {"suspend"})
+    one = submitted(executor, "nw-s3-1-0", f"while :; do date +%s%N > {tmp_path}/alive; sleep 0.05; done", gpus=2)
+    executor.release(one)
+    wait_for((tmp_path / "alive").exists, "the run")
+    executor.stop(one)
+    wait_for(lambda: phase(executor, one) == "suspended", "the pause")
+    last = (tmp_path / "alive").read_text()
+    assert free_gpus(executor) == 0
+    assert executor.resume(one)
+    wait_for(lambda: (tmp_path / "alive").read_text() not in ("", last), "the run to go on")
+    assert phase(executor, one) == "running"
+    executor.cancel(one)
+
+
+def test_a_job_that_waits_is_held(made):
+    executor = made()
+    first, second = (submitted(executor, f"nw-s4-{n}-0", "sleep 600", gpus=2) for n in (1, 2))
+    executor.release(first)
+    wait_for(lambda: phase(executor, first) == "running", "the first job's start")
+    executor.release(second)
+    assert phase(executor, second) == "queued"
+    executor.stop(second)
+    assert phase(executor, second) == "held"
+    for one in (first, second):
+        executor.cancel(one)
+
+
+def test_the_power_of_a_jobs_gpus_is_limited_by_a_command(made, tmp_path):
+    words = ("/bin/sh", "-c", f"echo {{nodes}} {{watts}} {{job}} >> {tmp_path}/limits")
+    executor = made(power_caps=PowerCaps(command=words, full_w=700.0))
+    one = submitted(executor, "nw-s5-1-0", "sleep 600")
+    executor.release(one)
+    wait_for(lambda: phase(executor, one) == "running", "the start")
+    nodes = executor.cap(one, 0.6)
+    executor.cap(one, 1.0)
+    assert (tmp_path / "limits").read_text().splitlines() == [f"{nodes} {w} {one.handle}" for w in (420, 700)]
+    assert nodes
+    executor.cancel(one)
+    with pytest.raises(RefusedError, match="no power_cap"):
+        made().cap(one, 0.6)

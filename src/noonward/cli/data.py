@@ -180,3 +180,23 @@ def generate(
         kept = drawn.signals.window(drawn.signals.time_of(first), drawn.signals.hours - first)
         write_generated_signals(kept, out / "signals.csv")
         print(f"{kept.hours} hours of {len(drawn.signals.zones)} zones: {out / 'signals.csv'}")
+
+
+@app.command()
+def tariff(
+    file: Annotated[Path, typer.Argument(help="JSON file of the OpenEI Utility Rate Database.")],
+    label: Annotated[str | None, typer.Option(help="Label of the rate, where the file has several.")] = None,
+    name: Annotated[str, typer.Option(help="Name that the tariff gets.")] = "urdb",
+) -> None:
+    """Print a rate of the Utility Rate Database as a tariff.
+
+    The YAML goes under 'fleet' of a scenario; a site's meter names the tariff.
+    """
+    import yaml
+
+    from noonward.data.urdb import read_urdb
+
+    title, found = read_urdb(file, label)
+    print(f"# {title}")
+    content = {"tariffs": {name: found.model_dump(mode="json", exclude_defaults=True)}}
+    print(yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True), end="")

@@ -38,6 +38,7 @@ def test_the_command_prints_held_out_errors_and_writes_a_forecast_that_policies_
     assert answer.code == 0, answer.err
     assert "persistence" in answer.out
     assert "regression" in answer.out
+    assert answer.out.count("*") == 2 * 8 + 1  # of two signals at eight leads the closest, and what * says
     assert Path("forecasts/mine.npz").is_file()
     again = noonward("fit-forecast", "mine", "--signals", "hours.csv")
     assert again.code == 2

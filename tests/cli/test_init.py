@@ -59,10 +59,12 @@ def test_names_that_yaml_reads_as_something_else_stay_names(noonward: CommandLin
     assert (norway.code, "zone 'NO' has no packaged statistics" in norway.err) == (2, True)
 
 
-def test_where_a_zone_has_no_day_ahead_market_planners_forecast_all_prices(noonward: CommandLine) -> None:
-    assert noonward("init", "mine.yaml", *BERLIN, "--site", "sydney=AU-NSW:8xA30").code == 0
+def test_planners_read_published_prices_where_a_zone_has_a_day_ahead_market(noonward: CommandLine) -> None:
+    assert noonward("init", "both.yaml", *BERLIN, "--site", "sydney=AU-NSW:8xA30").code == 0
+    assert "bid-price-published" in load_scenario("both.yaml").policies
+    assert noonward("init", "mine.yaml", "--site", "sydney=AU-NSW:8xA30").code == 0
     policies = load_scenario("mine.yaml").policies
-    assert {"bid-price-regression", "booked-regression"} < set(policies)
+    assert {"patient", "bid-price-regression", "booked-regression"} < set(policies)
     assert not any("published" in name for name in policies)
 
 

@@ -1,6 +1,7 @@
 """Learned forecasts: what the net is fed, what it may know, and the packaged net."""
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -11,7 +12,7 @@ from noonward.data.splits import split_seed
 from noonward.errors import ScenarioError, SignalRangeError
 from noonward.forecasts.forecast import Forecast
 from noonward.forecasts.forecaster import price_and_carbon
-from noonward.forecasts.learned import LEADS, ForecastNet, LearnedForecaster, known, packaged_net
+from noonward.forecasts.learned import KINDS, LEADS, ForecastNet, LearnedForecaster, closest_KZL, known, packaged_net
 from noonward.forecasts.regression import regressed
 from noonward.model.signals import Signals
 
@@ -95,6 +96,33 @@ def test_a_silent_net_leaves_the_regression_as_it_is():
     got = forecast(value_KZH, issue_I, signals.start, signals.zones, 70, silent())
     price, carbon = regressed(value_KZH, issue_I, 70)
     np.testing.assert_array_equal(got, [np.round(price, 2), np.round(carbon, 1)])
+
+
+def measured(**closest):
+    """A record of held-out errors at leads of 6 and 48 h: of each quantity the closest forecasts of zone SG."""
+    record = {"shown_leads": [6, 48]}
+    for quantity, kinds in closest.items():
+        error_of = {kind: [0.5 if kind == best else 1.0 for best in kinds] for kind in KINDS}
+        record[f"held_out_error_{quantity}"] = {"SG": error_of}
+    return record
+
+
+def test_the_closest_forecast_on_held_out_hours_is_taken_by_quantity_and_lead():
+    net = replace(silent(("SG",)), record=measured(price=("learned", "persistence"), carbon=("regression", "learned")))
+    net.biases[0][:] = 3.0
+    signals = drawn(("SG",))
+    value_KZH, issue_I = price_and_carbon(signals), np.arange(50, 90)
+    got = forecast(value_KZH, issue_I, signals.start, signals.zones, 60, net)
+    by_net = forecast(value_KZH, issue_I, signals.start, signals.zones, 60, replace(net, record={}))
+    regression = forecast(value_KZH, issue_I, signals.start, signals.zones, 60, silent(("SG",)))
+    same = Forecast("persistence").forecaster(signals, 50, RNG(0)).values(value_KZH, issue_I, 60)
+    np.testing.assert_array_equal(got[0], np.concatenate([by_net[0, ..., :7], same[0, ..., 7:]], axis=-1))
+    np.testing.assert_array_equal(got[1], np.concatenate([regression[1, ..., :7], by_net[1, ..., 7:]], axis=-1))
+
+
+def test_where_nothing_was_measured_the_net_is_taken():
+    assert not closest_KZL({}, ("SG",)).any()
+    assert not closest_KZL(measured(price=("persistence", "persistence")), ("PL",)).any()
 
 
 def test_what_the_net_says_is_added_in_the_unit_of_the_last_day():

@@ -109,3 +109,30 @@ def test_a_late_job_comes_before_those_in_time_while_runs_outlast_their_bookings
 
     assert start_of_the_last_h(1.0) == 10.0  # where runs end as told, bookings hold
     assert start_of_the_last_h(2.0) <= 4.0
+
+
+def test_a_late_job_starts_within_the_hour_where_another_ends_early():
+    """The first is told to take 10 h and takes half an hour; the second is late by then, and booked behind it."""
+    jobs = [{"work": 0.5 * HOUR_S}, {"arrival_s": 0.1 * HOUR_S, "work": HOUR_S, "slack_s": 0.1 * HOUR_S}]
+    start_h, _ = starts_h("bid-price-perfect", [1], jobs, {0: 10.0}, late_until_s=60 * HOUR_S)
+    assert start_h.tolist() == [0.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("reserve", "expected", "late_until_h", "latest_h"),
+    [(0.0, 0.5, 20, 8.0), (0.5, 0.5, 20, 4.0), (0.5, 1.0, 20, 8.0), (0.5, 0.5, -np.inf, 8.0)],
+)
+def test_slack_in_reserve_is_not_planned_with_where_run_times_are_estimates(reserve, expected, late_until_h, latest_h):
+    """Prices fall, so the last hour that may be planned with is the best."""
+    falling = [[100.0 - 2.0 * h for h in range(20)]]
+    name, jobs = f"bid-price(forecast=perfect, reserve={reserve})", [{"work": HOUR_S, "slack_s": 8 * HOUR_S}]
+    start_h, _ = starts_h(name, [1], jobs, {0: 1.0}, expected, price=falling, late_until_s=late_until_h * HOUR_S)
+    assert start_h.tolist() == [latest_h]
+
+
+def test_a_job_without_room_before_its_reserve_starts_within_it():
+    """The first runs for 6 h, beyond what it was told: the second is due after 4 of its 8 h of slack."""
+    jobs = [{"work": 6 * HOUR_S}, {"arrival_s": 0.5 * HOUR_S, "work": HOUR_S, "slack_s": 8 * HOUR_S}]
+    name, told_h = "bid-price(forecast=perfect, reserve=0.5)", {0: 1.0, 1: 1.0}
+    start_h, _ = starts_h(name, [1], jobs, told_h, 0.5, late_until_s=40 * HOUR_S)
+    assert start_h[1] == 6.0

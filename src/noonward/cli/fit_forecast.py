@@ -70,7 +70,8 @@ def _print_errors(found: FittedForecast, place: Path, name: str) -> None:
     from rich.table import Table
 
     from noonward.cli.options import print_table
-    from noonward.learn.forecast_fit import KINDS, SHOWN_LEADS
+    from noonward.forecasts.learned import KINDS
+    from noonward.learn.forecast_fit import SHOWN_LEADS
 
     record = found.net.record
     print(
@@ -80,10 +81,13 @@ def _print_errors(found: FittedForecast, place: Path, name: str) -> None:
     table = Table("zone", "signal", "forecast", *(f"{lead} h" for lead in SHOWN_LEADS))
     for k, what in enumerate(("price, USD/MWh", "carbon, g/kWh")):
         for z, zone in enumerate(found.net.zones):
+            least_L = found.error_KFZL[k, :, z].argmin(axis=0)
             for f, kind in enumerate(KINDS):
-                errors = [f"{value:.3g}" for value in found.error_KFZL[k, f, z]]
+                measured = zip(found.error_KFZL[k, f, z], least_L, strict=True)
+                errors = [f"{value:.3g}{'*' if least == f else ''}" for value, least in measured]
                 table.add_row(zone if f == 0 else "", what if f == 0 else "", kind, *errors)
     print_table(table)
+    print("*: the closest, which the forecast takes for this zone, signal and leads up to this one")
     print(f"written: {place}")
     print(f"use it by name: --policies 'bid-price(forecast=learned, net={name})'")
 
@@ -91,7 +95,8 @@ def _print_errors(found: FittedForecast, place: Path, name: str) -> None:
 def _print_json(found: FittedForecast, place: Path) -> None:
     """Prints the errors as figures: mean over the zones by signal, forecast and lead."""
     from noonward.evaluate.metrics import Metric, to_json
-    from noonward.learn.forecast_fit import KINDS, NAMES, SHOWN_LEADS
+    from noonward.forecasts.learned import KINDS
+    from noonward.learn.forecast_fit import NAMES, SHOWN_LEADS
 
     units = ("USD/MWh", "gCO2/kWh")
     metrics = [

@@ -1,4 +1,4 @@
-"""Which planners a fleet is offered: those that read published prices, where every zone has a day-ahead market."""
+"""Which planners a fleet is offered: those that read published prices, where a zone has a day-ahead market."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ WITH_PUBLISHED: Final[Mapping[str, str]] = {
 def with_published(
     names: Sequence[str], zones: Iterable[str], stated: Mapping[str, bool] | None = None
 ) -> tuple[str, ...]:
-    """Returns names of policies, planners that read published prices in place of the others where all zones have such.
+    """Returns names of policies, planners that read published prices in place of the others where a zone has such.
+
+    Prices of the other zones are forecast by them as by the others.
 
     Args:
         names: Names.
@@ -25,11 +27,11 @@ def with_published(
         stated: What the scenario says of zones (``signals.day_ahead``).
 
     Example:
-        >>> with_published(("local-fcfs", "bid-price-regression"), ("DE", "FR"))
-        ('local-fcfs', 'bid-price-published')
         >>> with_published(("local-fcfs", "bid-price-regression"), ("DE", "SG"))
+        ('local-fcfs', 'bid-price-published')
+        >>> with_published(("local-fcfs", "bid-price-regression"), ("SG", "AU-VIC"))
         ('local-fcfs', 'bid-price-regression')
     """
-    if any(day_ahead_market(zone, stated) is None for zone in zones):
+    if all(day_ahead_market(zone, stated) is None for zone in zones):
         return tuple(names)
     return tuple(WITH_PUBLISHED.get(name, name) for name in names)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
@@ -30,6 +30,7 @@ from noonward.blas import one_thread
 from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.files import stored_arrays, whole_file
 from noonward.forecasts.forecaster import Forecaster
+from noonward.forecasts.persistence import PersistenceForecaster
 from noonward.forecasts.regression import FEATURES, USUAL_DAYS, features, regressed, standing_in
 from noonward.model.precision import rounded_signals
 from noonward.units import DAY_H
@@ -43,6 +44,8 @@ FARTHEST: Final = 8.0
 KNOWN_H: Final = DAY_H * USUAL_DAYS
 INPUTS: Final = 2 * (3 * DAY_H + 2) + 1 + 4 + 7
 """Inputs of a net but the zones: of both signals three days, level and unit; hours known, time of day, weekday."""
+KINDS: Final = ("learned", "regression", "persistence")
+"""Forecasts that a fit measures on the hours it holds out; of each zone, quantity and lead the closest is taken."""
 SEEDS: Final = 3
 """Training seeds whose nets are packaged."""
 MEAN: Final = "mean"
@@ -184,7 +187,11 @@ def _hours_known(value_KZH: F8, issue_I: I8) -> I8:
 
 
 class LearnedForecaster(Forecaster):
-    """Adds a net's correction to the regression.
+    """Adds a net's correction to the regression, where that came closer on hours that the fit held out.
+
+    A net by ``noonward fit-forecast`` knows the errors of ``KINDS`` on these hours: for each zone, quantity and range
+    of leads the forecast of the least error is taken. The packaged nets are taken throughout: in the validation months
+    none of the others was closer for any zone and quantity (docs/lab/fine-tuning.md).
 
     Args:
         net: The net.
@@ -208,10 +215,12 @@ class LearnedForecaster(Forecaster):
         self._net = net
         self._place_Z = [net.zones.index(zone) for zone in zones]
         self._start = start
+        self._kind_KZL = closest_KZL(net.record, zones)
 
     def values(self, value_KZH: F8, issue_I: I8, leads: int) -> F8:
         """Returns the corrected sums, rounded."""
         value_KIZL = regressed(value_KZH, issue_I, leads)
+        regression_KIZL = rounded_signals(value_KIZL) if self._kind_KZL.any() else None
         seen = known(value_KZH, issue_I, self._start, self._place_Z, len(self._net.zones))
         hours, zones, inputs = seen.input_IZF.shape
         with one_thread():
@@ -219,7 +228,34 @@ class LearnedForecaster(Forecaster):
         lead_L = [standing_in(lead, LEADS) - 1 for lead in range(1, leads)]
         value_KIZL[..., 1:] += np.moveaxis(error_IZKL[..., lead_L], 2, 0) * seen.unit_KIZ[..., None]
         value_KIZL[..., 1:] = rounded_signals(value_KIZL[..., 1:])
-        return value_KIZL
+        if regression_KIZL is None:
+            return value_KIZL
+        kind_KZL = np.zeros((*self._kind_KZL.shape[:2], leads), np.int64)
+        kind_KZL[..., 1:] = self._kind_KZL[..., lead_L]
+        same = PersistenceForecaster(value_KZH.shape[2]).values(value_KZH, issue_I, leads)
+        out_KIZL: F8 = np.choose(kind_KZL[:, None], (value_KIZL, regression_KIZL, same))
+        return out_KIZL
+
+
+def closest_KZL(record: Mapping[str, Any], zones: Sequence[str]) -> I8:
+    """Returns the place in ``KINDS`` of the closest forecast on the hours that a fit held out, by quantity and zone.
+
+    Leads from 1; those between two that were measured take the later one's. All 0, the net's, where nothing was
+    measured.
+
+    Args:
+        record: How the net was made.
+        zones: Zones, in order.
+    """
+    out_KZL = np.zeros((2, len(zones), LEADS), np.int64)
+    for k, name in enumerate(("price", "carbon")):
+        for z, zone in enumerate(zones):
+            error_of = record.get(f"held_out_error_{name}", {}).get(zone)
+            if error_of is None:
+                continue
+            closest_B = np.argmin([error_of[kind] for kind in KINDS], axis=0)
+            out_KZL[k, z] = closest_B[np.searchsorted(record["shown_leads"], np.arange(1, LEADS + 1))]
+    return out_KZL
 
 
 def require_zones(net: ForecastNet | MeanNet, zones: Iterable[str]) -> None:
@@ -343,6 +379,10 @@ def _misfit(net: ForecastNet) -> str:
             aware = False
         if not aware:
             return "its 'fitted_until' is no time with its distance from UTC"
+    try:
+        closest_KZL(record, net.zones)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return "its errors on held-out hours are not those of its zones, forecasts and leads"
     ins = INPUTS + len(net.zones)
     if net.mean_F.shape != (ins,) or net.spread_F.shape != (ins,) or not (net.spread_F > 0).all():
         return f"its inputs have no mean and spread above 0 each; {len(net.zones)} zones make {ins} inputs"

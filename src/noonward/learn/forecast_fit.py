@@ -18,7 +18,7 @@ import torch
 from noonward.arrays import F8
 from noonward.errors import DataError
 from noonward.forecasts.forecaster import price_and_carbon
-from noonward.forecasts.learned import LEADS, ForecastNet, LearnedForecaster, known
+from noonward.forecasts.learned import KINDS, LEADS, ForecastNet, LearnedForecaster, known
 from noonward.forecasts.persistence import PersistenceForecaster
 from noonward.forecasts.regression import regressed
 from noonward.model.signals import Signals
@@ -160,10 +160,6 @@ def fit_net(
         biases=tuple(layer.bias.detach().numpy().astype(np.float16).astype(np.float64) for layer in layers),
         record=record,
     )
-
-
-KINDS: Final = ("learned", "regression", "persistence")
-"""Forecasts that are measured."""
 
 
 def require_hours(signals: Signals) -> None:

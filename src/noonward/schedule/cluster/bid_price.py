@@ -61,6 +61,11 @@ Samples = Annotated[int, Field(ge=1, description="draws of the jobs to come")]
 Rounds = Annotated[int, Field(ge=0, description="improvements of the prices an hour")]
 Memory = Annotated[float, Field(gt=0, le=1, description="of slopes, an hour")]
 Expected = Annotated[int, Field(ge=0, description="weighted jobs to come, a week")]
+RESERVE: Final = 0.3
+"""Share of slack that is not planned with where jobs may be late; ``patient`` keeps as much."""
+Reserve = Annotated[
+    float, Field(ge=0, lt=1, description="of slack, where run times are estimates and jobs may be late")
+]
 JobsPerHour = Annotated[float, Field(gt=0, allow_inf_nan=False, description="jobs to come in an improvement")]
 
 
@@ -83,6 +88,11 @@ class BidPrice(PartlyCompiledScheduler):
     demand charge, the sun that is left, and announced events, at the load that the plan comes to, averaged over the
     rounds as in the bound with meters (Frank and Wolfe 1956). Jobs with a planned life count in no load.
 
+    A job whose run time is an estimate, and that may be late, is planned to start before the last part of its slack
+    (``reserve``): by then runs that outlast their bookings may have taken the room. Once that part begins, it is due:
+    it is booked at the first start with room, like one that is late, and again whenever room is given back. Where late
+    jobs are dropped, nothing is kept in reserve, because that cost more than it brought (docs/lab/fine-tuning.md).
+
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
     With ``suspends``, jobs of a class that is ``interruptible`` are planned again at the turn of every hour once they
@@ -98,6 +108,8 @@ class BidPrice(PartlyCompiledScheduler):
         jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one improvement,
             above 0.
         suspends: Whether it suspends jobs of interruptible classes; else they run unbroken, like all others.
+        reserve: Share of the slack that is not planned with, of jobs whose run time is an estimate and that may be
+            late, at least 0 and below 1.
         peaks: Whether tariffs count by the price of the next kW; else by that of energy alone.
         first_rounds: Improvements of the prices before the first answer, at least 0.
         rounds: Improvements every hour, at least 0.
@@ -127,6 +139,7 @@ class BidPrice(PartlyCompiledScheduler):
         jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
         suspends: bool = False,
         peaks: bool = True,
+        reserve: Reserve = RESERVE,
     ) -> None:
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
@@ -138,7 +151,7 @@ class BidPrice(PartlyCompiledScheduler):
         self.step, self.memory = step, memory
         self.learned_price = learned_price
         self.expected, self.jobs_per_hour = expected, jobs_per_hour
-        self.peaks = peaks
+        self.peaks, self.reserve = peaks, reserve
 
     def reset(self, brief: Brief, rng: np.random.Generator) -> None:
         """Samples the jobs to come and opens the books.
@@ -168,7 +181,8 @@ class BidPrice(PartlyCompiledScheduler):
         assert forecast is not None, "bid prices read a forecast"
         self._power = PlannedPower.of(brief, foresight=forecast.foresight) if self.peaks else None
         self._prices: Prices | None = None
-        self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s)], NOTED)
+        self._reserve = self.reserve if brief.late_until_s > -np.inf else 0.0
+        self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s, self._reserve)], NOTED)
         self._place = Place(QUESTION_PARTS, note_planned)
 
     def _jobs_to_come(self, brief: Brief, rng: np.random.Generator) -> tuple[Records, F8]:
@@ -250,7 +264,9 @@ class BidPrice(PartlyCompiledScheduler):
     def _answer(self, view: ClusterView, answers: Answers, prices: Prices) -> float:
         """Answers by the plan, or returns how long a run the books must reach for first, h."""
         slot_0, last_s = self._hour * self._per_hour, self._last_start_s
-        return float(answer(view, answers, prices, self._option_S, self._booked_ST, slot_0, last_s, self._plan_J))
+        return float(
+            answer(view, answers, prices, self._option_S, self._booked_ST, slot_0, last_s, self._reserve, self._plan_J)
+        )
 
     def _open(self, view: ClusterView) -> Prices:
         """Describes the sampled jobs and returns the prices as they stand."""
@@ -264,7 +280,7 @@ class BidPrice(PartlyCompiledScheduler):
         )
         home_C, arrival_s_C = view.home_I[sampled["origin"]], np.ascontiguousarray(sampled["arrival_s"])
         option_CS = np.zeros((len(sampled), len(view.site_S)), OPTION)
-        describe_all(known, np.arange(len(sampled)), home_C, arrival_s_C, 0.0, self._last_start_s, True, option_CS)
+        describe_all(known, np.arange(len(sampled)), home_C, arrival_s_C, 0.0, self._last_start_s, 0.0, True, option_CS)
         can_CS = option_CS["earliest_h"] <= option_CS["latest_h"]
         size_C = np.where(can_CS, option_CS["gpus"] * option_CS["run_h"], 0.0).max(axis=1)
         size_C /= self._per_draw_C * float(view.site_S["gpus"].sum())
@@ -339,7 +355,7 @@ class BidPrice(PartlyCompiledScheduler):
         option_WS = np.zeros((len(waiting), len(view.site_S)), OPTION)
         at_W = np.ascontiguousarray(self._plan_J["at"][waiting])
         now_s_W = np.full(len(waiting), view.now_s)
-        describe_all(view, waiting, at_W, now_s_W, zero_s, self._last_start_s, False, option_WS)
+        describe_all(view, waiting, at_W, now_s_W, zero_s, self._last_start_s, self._reserve, False, option_WS)
         sum_up_energy(view, prices.energy_SR)
         prices.capacity_SH[:] = self._capacity(view.site_S, waiting)
         prices.square_SH[:] *= self.memory
@@ -359,7 +375,9 @@ class BidPrice(PartlyCompiledScheduler):
             improved(rounds, 0)
         else:
             self._improve_with_power(view, prices, self._power, rounds, waiting, functools.partial(improved, 1))
-        rebook(view, prices, option_WS, self._booked_ST, slot_0, self._last_start_s, self._plan_J, waiting)
+        rebook(
+            view, prices, option_WS, self._booked_ST, slot_0, self._last_start_s, self._reserve, self._plan_J, waiting
+        )
         if self._power is not None:
             self._power.note_books(view, self._plan_J)
         if self._bends:

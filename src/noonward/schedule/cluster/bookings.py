@@ -13,9 +13,17 @@ from noonward.arrays import I8, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.lives import is_down
 from noonward.decision.cluster.value import gang_at, run_seconds
-from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits, return_delay_s
+from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits
 from noonward.schedule.cluster.booking import first_slot, overrun_slots
-from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_late, start_usd
+from noonward.schedule.cluster.capacity_prices import (
+    LONGEST_H,
+    Prices,
+    describe,
+    end_of_starts_s,
+    is_due,
+    start_range_s,
+    start_usd,
+)
 from noonward.units import HOUR_S
 
 NOWHERE: Final = -3
@@ -38,6 +46,8 @@ PLAN: Final = np.dtype(
         ("gpus", "i8"),
         ("stop", "i8"),  # 1 where it is to be suspended when it is asked about
         ("outlasts", "i8"),  # 1 where it has run for longer than was booked at first
+        ("due", "i8"),  # 1 where it is booked at the first start with room
+        ("again", "i8"),  # 1 where room has been given back since: it may start sooner
         ("urgent", "i8"),  # 1 once it has been late while a run outlasted its booking: it is booked before others
     ]
 )
@@ -92,7 +102,15 @@ def release(booked_ST: I8, slot_0: int, plan_J: Records, jobs: I8) -> None:
 
 @kernel(inline=True, allocates=False)
 def _best_room(
-    view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
+    view: ClusterView,
+    prices: Prices,
+    option_S: Records,
+    booked_ST: I8,
+    slot_0: int,
+    last_s: float,
+    reserve: float,
+    job: int,
+    s: int,
 ) -> tuple[float, int, int]:
     """Returns (value USD, site, slot) of a job's best start with room in the bookings, at some prices.
 
@@ -107,8 +125,8 @@ def _best_room(
         reach_h = prices.price_SH.shape[1]
         if option.earliest_h > min(option.latest_h, float(reach_h)):
             continue
-        latest_s = min(view.job_J[job].deadline_s, last_s) - return_delay_s(view, job, d)
         first, slots = first_slot(view, job, s, d) - slot_0, _slots(view, job, d)
+        _, latest_s = start_range_s(view, job, s, d, view.run_1[0].now_s, last_s, reserve)
         last = int(np.floor(min(latest_s / slot_s - slot_0, float(reach_h * per_hour))))
         room = view.site_S[d].gpus - option.gpus
         until_turn = (1.0 - option.run_h % 1.0) * per_hour  # starts so long after the turn of an hour end at one
@@ -138,16 +156,16 @@ def _best_room(
 def _first_room(
     view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
 ) -> tuple[int, int]:
-    """Returns (site, slot) of the first start with room of a job that is late; the site of most value among equals."""
+    """Returns (site, slot) of a job's first start with room, late or not; the site of most value among equals."""
     slot_s = view.run_1[0].slot_s
     per_hour = int(np.round(HOUR_S / slot_s))
     reach = prices.price_SH.shape[1] * per_hour
-    latest = int(min(np.floor(min(view.run_1[0].late_until_s, last_s) / slot_s) - slot_0, float(reach)))
-    most, best_site, best_slot = -np.inf, REFUSED, latest + 1
+    most, best_site, best_slot = -np.inf, REFUSED, reach + 1
     for d in range(view.site_S.shape[0]):
         option = option_S[d]
         if option.earliest_h > option.latest_h:
             continue
+        latest = int(min(np.floor(end_of_starts_s(view, job, d, last_s) / slot_s) - slot_0, float(reach)))
         slots, room = _slots(view, job, d), view.site_S[d].gpus - option.gpus
         start = first_slot(view, job, s, d) - slot_0
         seen = start
@@ -171,15 +189,17 @@ def _book(
     booked_ST: I8,
     slot_0: int,
     last_s: float,
+    reserve: float,
     plan_J: Records,
     job: int,
 ) -> None:
     """Books one job that waits at a site."""
     plan = plan_J[job]
-    if is_late(view, job, plan.at, view.run_1[0].now_s, last_s):
+    plan.due, plan.again = int(is_due(view, job, plan.at, view.run_1[0].now_s, last_s, reserve)), 0
+    if plan.due == 1:
         plan.site, plan.slot = _first_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
     else:
-        _, plan.site, plan.slot = _best_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
+        _, plan.site, plan.slot = _best_room(view, prices, option_S, booked_ST, slot_0, last_s, reserve, job, plan.at)
     if plan.site >= 0:
         plan.slots, plan.gpus = _slots(view, job, plan.site), option_S[plan.site].gpus
         mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, plan.gpus)
@@ -193,31 +213,32 @@ def rebook(
     booked_ST: I8,
     slot_0: int,
     last_s: float,
+    reserve: float,
     plan_J: Records,
     waiting_W: I8,
 ) -> None:
     """Books every waiting job again, one at a time beside the bookings of the others.
 
-    Jobs that are late while a run outlasts its booking are urgent: they come first, in the order of their arrival, and
+    Jobs that are due while a run outlasts its booking are urgent: they come first, in the order of their arrival, and
     the bookings of the others give way to them. Else a large one could wait for ever: each time that a run takes its
     room it would be booked behind all others. Where runs end as told, the bookings of late jobs hold.
     """
     outlasting, urgent = _outlasting(plan_J), False
     for w in range(waiting_W.shape[0]):
         plan = plan_J[waiting_W[w]]
-        if outlasting and is_late(view, waiting_W[w], plan.at, view.run_1[0].now_s, last_s):
+        if outlasting and is_due(view, waiting_W[w], plan.at, view.run_1[0].now_s, last_s, reserve):
             plan.urgent = 1
         urgent = urgent or plan.urgent == 1
     if urgent:
         release(booked_ST, slot_0, plan_J, waiting_W)
         for w in range(waiting_W.shape[0]):
             if plan_J[waiting_W[w]].urgent == 1:
-                _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, plan_J, waiting_W[w])
+                _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, reserve, plan_J, waiting_W[w])
     for w in range(waiting_W.shape[0]):
         if not urgent:
             release(booked_ST, slot_0, plan_J, waiting_W[w : w + 1])
         if plan_J[waiting_W[w]].urgent == 0:
-            _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, plan_J, waiting_W[w])
+            _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, reserve, plan_J, waiting_W[w])
 
 
 @kernel(inline=True, allocates=False)
@@ -248,7 +269,7 @@ def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, 
 
     A job that has ended or failed gives back what is left of its booking; one that has gone without a start, all of it.
     One that has failed is booked again when it is next asked about. Then
-    refused jobs are booked again when they are next asked about: there may be room for them.
+    refused jobs, and due ones that wait for room, are booked again when they are next asked about.
     """
     room = False
     for job in range(view.job_J.shape[0]):
@@ -274,6 +295,8 @@ def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, 
         for job in range(view.job_J.shape[0]):
             if plan_J[job].at >= 0 and plan_J[job].site == REFUSED:
                 plan_J[job].site = NOWHERE
+            elif plan_J[job].at >= 0 and plan_J[job].due == 1:
+                plan_J[job].again = 1
 
 
 @kernel(inline=True, allocates=False)
@@ -308,6 +331,7 @@ def answer(
     booked_ST: I8,
     slot_0: int,
     last_s: float,
+    reserve: float,
     plan_J: Records,
 ) -> float:
     """Answers one decision step by the plan and enters the answers into the books; new jobs are booked first.
@@ -345,9 +369,12 @@ def answer(
         if full and plan.site == s and slot >= plan.slot and not view.mask_NA[s, 1 + s]:
             mark(booked_ST, s, plan.slot - slot_0, plan.slots, -plan.gpus)
             plan.site = NOWHERE
+        if plan.again == 1 and plan.site >= 0 and (plan.site != s or plan.slot > slot):
+            mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+            plan.site = NOWHERE
         if plan.site == NOWHERE:
-            describe(view, job, s, now_s, slot_0 * slot_s, last_s, False, option_S)
-            _book(view, prices, option_S, booked_ST, slot_0, last_s, plan_J, job)
+            describe(view, job, s, now_s, slot_0 * slot_s, last_s, reserve, False, option_S)
+            _book(view, prices, option_S, booked_ST, slot_0, last_s, reserve, plan_J, job)
         if plan.site < 0 or not view.mask_NA[s, 1 + plan.site]:
             continue  # refused, or kept waiting by a hard capacity curve, which the plan does not know
         if plan.site != s or slot >= plan.slot:

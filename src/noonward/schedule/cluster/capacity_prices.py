@@ -139,31 +139,59 @@ def _journeys_usd(view: ClusterView, job: int, home: int, d: int) -> tuple[float
 
 
 @kernel(inline=True, allocates=False)
-def start_range_s(view: ClusterView, job: int, s: int, d: int, from_s: float, last_s: float) -> tuple[float, float]:
-    """Returns earliest and latest start in time at site d of a job that is at site s from a time on, s."""
+def start_range_s(
+    view: ClusterView, job: int, s: int, d: int, from_s: float, last_s: float, reserve: float
+) -> tuple[float, float]:
+    """Returns earliest and latest start to plan with, at site d, of a job that is at site s from a time on, s.
+
+    Of a job whose run time is an estimate, the last part of its slack, ``reserve``, is not planned with: runs that go
+    on for longer than was booked may have taken the room by then.
+    """
     earliest_s = from_s if s == d else from_s + delay_s(view, job, view.site_S[s].ingress, d)
-    return earliest_s, min(view.job_J[job].deadline_s, last_s) - return_delay_s(view, job, d)
+    record = view.job_J[job]
+    latest_s = min(record.deadline_s, last_s)
+    if record.expected < record.work:
+        latest_s -= reserve * max(0.0, latest_s - record.arrival_s)
+    return earliest_s, latest_s - return_delay_s(view, job, d)
 
 
 @kernel(inline=True, allocates=False)
-def is_late(view: ClusterView, job: int, s: int, from_s: float, last_s: float) -> bool:
-    """Returns whether a job may be late and cannot start on time anywhere; arguments as in ``start_range_s``."""
-    if view.run_1[0].late_until_s == -np.inf:
+def is_due(view: ClusterView, job: int, s: int, from_s: float, last_s: float, reserve: float) -> bool:
+    """Returns whether a job is to start as soon as it can: nowhere in the range to plan with, but still later.
+
+    Arguments as in ``start_range_s``.
+    """
+    if view.run_1[0].late_until_s == -np.inf and reserve == 0.0:
         return False
     for d in range(view.site_S.shape[0]):
-        earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s)
+        earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s, reserve)
         if fits(view, job, d) and earliest_s <= latest_s and not bound_elsewhere(view, job, d):
             return False
     return True
 
 
+@kernel(inline=True, allocates=False)
+def end_of_starts_s(view: ClusterView, job: int, d: int, last_s: float) -> float:
+    """Returns until when a job may start at a site, late or not, s."""
+    in_time_s = min(view.job_J[job].deadline_s, last_s) - return_delay_s(view, job, d)
+    return max(in_time_s, min(view.run_1[0].late_until_s, last_s))
+
+
 @kernel(allocates=False)
 def describe(
-    view: ClusterView, job: int, s: int, from_s: float, zero_s: float, last_s: float, coming: bool, option_S: Records
+    view: ClusterView,
+    job: int,
+    s: int,
+    from_s: float,
+    zero_s: float,
+    last_s: float,
+    reserve: float,
+    coming: bool,
+    option_S: Records,
 ) -> None:
     """Writes what running a job at every site takes and earns.
 
-    A job that cannot start on time anywhere, and may be late, starts at the earliest free slot. Of a job whose run
+    A job that is due (``is_due``) starts at the earliest free slot. Of a job whose run
     time is learned, what it earns, takes and costs is reckoned with what it is expected to take of the time told.
 
     Args:
@@ -173,17 +201,19 @@ def describe(
         from_s: Earliest start there, s.
         zero_s: Time from which leads count, s.
         last_s: Latest start of any job, s.
+        reserve: Share of its slack that is not planned with.
         coming: Whether the job is to come: its journeys are paid at the intensities of a later hour.
         option_S: Written.
     """
-    late, expected = not coming and is_late(view, job, s, from_s, last_s), expected_share(view, job)
+    due = not coming and is_due(view, job, s, from_s, last_s, reserve)
+    expected = expected_share(view, job)
     for d in range(view.site_S.shape[0]):
         option = option_S[d]
         option.earliest_h, option.latest_h = 0.0, -1.0
         if not fits(view, job, d) or (not coming and bound_elsewhere(view, job, d)):
             continue
-        earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s)
-        if late and earliest_s <= min(view.run_1[0].late_until_s, last_s):
+        earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s, reserve)
+        if due and earliest_s <= end_of_starts_s(view, job, d, last_s):
             latest_s = earliest_s
         if not earliest_s <= latest_s:  # nor if the latest start is unknown: no deadline, and an endless way back
             continue
@@ -209,12 +239,13 @@ def describe_all(
     from_s_J: F8,
     zero_s: float,
     last_s: float,
+    reserve: float,
     coming: bool,
     option_JS: Records,
 ) -> None:
     """Writes what running some jobs takes and earns; arguments as in ``describe``."""
     for i in range(jobs.shape[0]):
-        describe(view, jobs[i], site_J[i], from_s_J[i], zero_s, last_s, coming, option_JS[i])
+        describe(view, jobs[i], site_J[i], from_s_J[i], zero_s, last_s, reserve, coming, option_JS[i])
 
 
 @kernel(inline=True, allocates=False)

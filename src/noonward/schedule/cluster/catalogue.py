@@ -15,7 +15,16 @@ from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.adaptive import AdaptiveRouter
 from noonward.schedule.cluster.bandit import Ucb1
-from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
+from noonward.schedule.cluster.bid_price import (
+    RESERVE,
+    BidPrice,
+    Expected,
+    JobsPerHour,
+    Memory,
+    Reserve,
+    Rounds,
+    Samples,
+)
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
 from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, Order
@@ -208,6 +217,7 @@ def bid_price(
     jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
     suspends: Literal["no", "yes"] = "no",
     peaks: Literal["no", "yes"] = "yes",
+    reserve: Reserve = RESERVE,
 ) -> Scheduler:
     """Returns bid prices under a forecast; with a learned price, fewer rounds come before the first answer."""
     made = functools.partial(
@@ -220,6 +230,7 @@ def bid_price(
         jobs_per_hour=jobs_per_hour,
         suspends=suspends == "yes",
         peaks=peaks == "yes",
+        reserve=reserve,
     )
     return made() if price == "none" else made(first_rounds=FIRST_ROUNDS, learned_price=packaged_price(int(price)))
 

@@ -16,8 +16,8 @@ from noonward.schedule.cluster.bookings import PLAN, answer
 from noonward.schedule.cluster.capacity_prices import OPTION, Prices
 from noonward.units import HOUR_S
 
-NOTED: Final = np.dtype([("hour", "i8"), ("per_hour", "i8"), ("last_s", "f8")])
-"""The hour that was planned last, slots an hour, and the latest start of any job, s."""
+NOTED: Final = np.dtype([("hour", "i8"), ("per_hour", "i8"), ("last_s", "f8"), ("reserve", "f8")])
+"""The hour that was planned last, slots an hour, the latest start of any job, s, and the share of slack in reserve."""
 PRICE_PARTS: Final = (
     *(Part(name, np.float64, ("sites", "priced")) for name in Prices._fields[:5]),
     *(Part(name, np.float64, ("sites", "turns")) for name in Prices._fields[5:]),
@@ -56,5 +56,5 @@ def by_plan(address: int) -> int:
     if int(view.run_1[0].now_s // HOUR_S) != noted.hour or view.job_J.shape[0] > plan_J.shape[0]:
         return 0
     slot_0 = noted.hour * noted.per_hour
-    longest_h = answer(view, answers, prices, option_S, booked_ST, slot_0, noted.last_s, plan_J)
+    longest_h = answer(view, answers, prices, option_S, booked_ST, slot_0, noted.last_s, noted.reserve, plan_J)
     return 1 if longest_h == 0.0 else 0

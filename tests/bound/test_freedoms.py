@@ -73,7 +73,8 @@ def test_no_combination_of_lives_that_move_earns_more_than_the_bound():
     """60 worlds; in some of them moving earns more than stopping alone."""
     gains = 0
     for seed in range(60):
-        env = world(seed, FREE | {"moves": True}, count=2, most_slack=3)
+        freedom = FREE | {"moves": True} | ({"checkpoint": AT_ONCE} if seed % 3 else {})
+        env = world(seed, freedom, count=2, most_slack=3)
         optimum = brute_force_moving(env)
         dual, rng = FreedomDual(env, Relaxation(env), ("suspend", "move")), np.random.default_rng(seed)
         for scale in (0.0, 0.05):
@@ -85,7 +86,7 @@ def test_no_combination_of_lives_that_move_earns_more_than_the_bound():
         found = freedom_bounds(env, ("suspend", "move"))
         assert found.worth["move"].upper_usd >= max(optimum, found.worth["suspend"].upper_usd) - 1e-9, seed
         assert found.worth["move"].known_usd <= optimum + 1e-9, seed
-    assert gains > 5
+    assert gains > 3
 
 
 def test_the_best_known_schedule_resizes_jobs():

@@ -125,7 +125,7 @@ def compare_segments(outcome, run):
         if r["from_s"] < outcome.ended_s
     ]
     expected = [
-        (x.job.index, x.kind, x.begin_s, x.end_s, x.job.gpus, x.job.site)
+        (x.job.index, x.kind, x.begin_s, x.end_s, x.job.gpus, x.site)
         for x in run.stretches
         if run.lives[x.job.index].suspensions > 0 and x.begin_s < outcome.ended_s
     ]

@@ -138,3 +138,86 @@ def brute_force(env, asked):
 
     extend(0, 0.0)
     return plain_idle(env) + best
+
+
+def moving_lives(env, j):
+    """All (value in USD, use by site and tick) of a job that may be stopped and resumed at any site, none among them.
+
+    Every slot it is off, or on at a site; stops, loads and journeys take their time, and every change of site the time
+    of its link. Nothing but energy costs anything, and all sites are as fast.
+    """
+    jobs, slot, freedom = env.jobs, env.slot_s, env.fleet.freedoms["tune"]
+    paused, home, own = freedom.checkpoint, int(jobs.origin_J[j]), int(jobs.gpus_min_J[j])
+    units, sites = round(float(jobs.work_J[j]) / slot), range(len(env.fleet.sites))
+    ready, ticks = math.ceil(jobs.arrival_s_J[j] / slot), int(400 * 3600 / TICK_S)
+    latest = math.floor((jobs.arrival_s_J[j] + jobs.slack_s_J[j]) / slot)
+    usd = env.economics.revenue_usd_per_gpu_hour * own * float(jobs.work_J[j]) / 3600
+    out = [(0.0, np.zeros((len(sites), ticks), np.int64))]
+
+    def joins_s(leaves_s, a, b):
+        arrives_s = leaves_s + env.links.latency_s_IS[a, b]
+        return max(math.ceil(arrives_s / slot) * slot, leaves_s + slot) if a != b else leaves_s
+
+    def follow(t, left, at, since_s, segments):
+        """Goes on at slot `t`: `at` is where it runs, or where and since when (`since_s`) it is free to leave."""
+        if left == 0:
+            out.append(settled(segments))
+            return
+        if t >= latest + units:
+            return
+        if since_s is None:  # it runs
+            follow(t + 1, left - 1, at, None, [*segments, (at, t * slot, (t + 1) * slot, 1.0)])
+            stop_s = t * slot + paused.stop_s
+            stopped = [*segments, (at, t * slot, stop_s, paused.stop_power)]
+            follow(t + 1, left, at, stop_s + paused.dark_s, stopped)
+            return
+        follow(t + 1, left, at, since_s, segments)
+        for s in sites:
+            leaves_s = math.ceil(since_s / slot) * slot if s != at else since_s
+            load_s = t * slot - paused.load_s
+            if segments and load_s >= joins_s(leaves_s, at, s):
+                loads = [*segments, (s, load_s, t * slot, paused.load_power)]
+                follow(t + 1, left - 1, s, None, [*loads, (s, t * slot, (t + 1) * slot, 1.0)])
+            elif not segments and t * slot >= joins_s(since_s, at, s) and t <= latest:
+                follow(t + 1, left - 1, s, None, [(s, t * slot, (t + 1) * slot, 1.0)])
+
+    def settled(segments):
+        value, use = usd, np.zeros((len(sites), ticks), np.int64)
+        for s, from_s, to_s, share in segments:
+            place = env.fleet.sites[s]
+            price, carbon = env.signals.price_usd_per_mwh_ZH[s], env.signals.carbon_g_per_kwh_ZH[s]
+            for rate, values in ((1e-3, price), (env.economics.carbon_usd_per_t / 1e6, carbon)):
+                value -= rate * share * ACTIVE_W * own * place.pue / 1000 * plain_integral(values, from_s, to_s) / 3600
+                idle = plain_integral(values, min(from_s, env.window_s), min(to_s, env.window_s))
+                value += rate * IDLE_W * own * place.pue / 1000 * idle / 3600
+            use[s, int(from_s / TICK_S) : math.ceil(to_s / TICK_S - 1e-9)] += own
+        return float(value), use
+
+    follow(ready, units, home, ready * slot, [])
+    return out
+
+
+def brute_force_moving(env):
+    """Best utility over all combinations of the lives of jobs that may move."""
+    menus = [sorted(moving_lives(env, j), key=lambda life: -life[0]) for j in range(len(env.jobs))]
+    most = [*np.cumsum([menu[0][0] for menu in menus][::-1])[::-1].tolist(), 0.0]
+    gpus = np.array([[site.gpus] for site in env.fleet.sites])
+    free, best = np.repeat(gpus, int(400 * 3600 / TICK_S), axis=1), -math.inf
+
+    def extend(j, usd):
+        nonlocal best
+        if usd + most[j] <= best:
+            return
+        if j == len(menus):
+            best = usd
+            return
+        for value, use in menus[j]:
+            if usd + value + most[j + 1] <= best:
+                break
+            if (free >= use).all():
+                free[:] -= use
+                extend(j + 1, usd + value)
+                free[:] += use
+
+    extend(0, 0.0)
+    return plain_idle(env) + best

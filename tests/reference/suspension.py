@@ -34,6 +34,8 @@ class Freedom:
     requeue: bool = False
     preempts: tuple = ()
     every_s: float = 3600.0
+    moves: bool = False
+    gb: float = 0.0
 
     def spec(self):
         """The scenario's block."""
@@ -44,6 +46,7 @@ class Freedom:
             else {}
         )
         interruptible, caps, elastic = (said.pop(name) for name in ("interruptible", "caps", "elastic"))
+        own["moves"] = self.moves
         own["requeue"], own["preempts"] = self.requeue, tuple(f"class{c}" for c in self.preempts)
         if elastic:
             own["elastic"] = dict(zip(("gpus", "speedup"), zip(*elastic, strict=True), strict=True))
@@ -51,7 +54,7 @@ class Freedom:
             power, throughput = zip(*reversed(((1.0, 1.0), *caps)), strict=True)
             own["caps"] = {"power": power, "throughput": throughput}
         checkpoint = {
-            name: said[name] for name in ("stop_s", "dark_s", "load_s", "stop_power", "load_power", "every_s")
+            name: said[name] for name in ("stop_s", "dark_s", "load_s", "stop_power", "load_power", "every_s", "gb")
         }
         own = {name: value for name, value in own.items() if value is not None}
         return {"interruptible": interruptible, "checkpoint": checkpoint, **own}
@@ -73,6 +76,11 @@ class Stretch:
     rate: float = 1.0
     capped: bool = False
     gpus: int = 0
+    site: int = -1
+
+    def __post_init__(self):
+        if self.site < 0:
+            self.site = self.job.site
 
 
 @dataclass
@@ -201,7 +209,18 @@ class Run(each_slot.Run):
         return job.deadline_s + life.ran_s - self.rules(job.class_).load_s
 
     def may_move(self, job, s, d):
-        return not self.suspended(job) and super().may_move(job, s, d)
+        """A suspended job, if its class moves, to a site at which it runs as fast as where it stands."""
+        if not self.suspended(job):
+            return super().may_move(job, s, d)
+        here, there = self.plant.sites[s], self.plant.sites[d]
+        wanted = "move" in self.levers and self.rules(job.class_).moves
+        if s == d or not wanted or job.class_ in there.barred or self.least(job) > there.gpus:
+            return False
+        own = self.lives[job.index].own
+        if job.level >= len(there.clocks):
+            return False
+        alike = here.unit_s(own, job.level, job.class_) == there.unit_s(own, job.level, job.class_)
+        return alike and self.join_s(job, s, d) <= self.latest_start_s(job, d)
 
     def gang_fits(self, job, s):
         return self.resume_gang(job, self.room(s)) > 0 if self.suspended(job) else self.room(s) >= job.gpus_min
@@ -332,6 +351,9 @@ class Run(each_slot.Run):
     def carry_out(self, job, s, choice, gpus, level, cap=-1):
         if choice != 1 + s:
             super().carry_out(job, s, choice, gpus, level)
+            if choice > 0 and self.suspended(job):
+                life = self.lives[job.index]
+                life.state, life.until_s = "dark", self.joins_s[job.index]
             return
         life = self.lives.get(job.index)
         if life is None:
@@ -403,6 +425,7 @@ class Run(each_slot.Run):
         if freedom.requeue:
             self.kill(job)
             return
+        job.move_gb += freedom.gb * (freedom.moves and life.suspensions == 0)
         self.end_stretch(job, life, self.now_s)
         end_s, stop_w = self.now_s + freedom.stop_s, freedom.stop_power * self.full_w(job)
         self.stretches.append(Stretch(job, "stop", self.now_s, end_s, stop_w, 0.0, gpus=job.gpus))
@@ -505,7 +528,7 @@ class SegmentLedger(Ledger):
             begin_s, end_s, job = stretch.begin_s, min(stretch.end_s, time_s), stretch.job
             if end_s <= begin_s:
                 continue
-            s = job.site
+            s = stretch.site
             own = self.own[job.index]
             if stretch.kind in ("run", "lost", "redo"):
                 self.capped_gpu_s += stretch.gpus * (end_s - begin_s) * stretch.capped
@@ -534,7 +557,7 @@ def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers, fail
         ledger: SegmentLedger.
         freedoms: Freedom per class that has some.
         hours_known: Hours of signals; 0 without.
-        levers: What is done with running jobs: `suspend`, `resize`, `cap`, `preempt`.
+        levers: What is done with running jobs: `suspend`, `resize`, `cap`, `preempt`, `move`.
         failures: Per job the work at which it fails by its own fault and the GPU-seconds between failures of hardware.
 
     Returns:

@@ -42,7 +42,7 @@ def bound(
         typer.Option(
             "--freedom",
             metavar="LIST",
-            help="Bound what freedoms of jobs can be worth: none, suspend, elastic, caps or all, separated by commas.",
+            help="Bound what freedoms of jobs can be worth: none, suspend, elastic, caps, move, all (comma-separated).",
         ),
     ] = None,
     policies: Policies = None,

@@ -401,8 +401,9 @@ class UtilityObjective(ClusterObjective):
         ]
 
     def figures(self, comparison: Comparison) -> list[Figure]:
-        """Returns gains, money, outcomes, utilisation and signals."""
+        """Returns gains, money, outcomes, utilisation, signals, and phases of jobs that were stopped or capped."""
         from noonward.evaluate.report import cluster_figures, utility_figures
+        from noonward.evaluate.report.segments_figure import segments_figures
 
         return [
             utility_figures.gain_figure(comparison),
@@ -410,6 +411,7 @@ class UtilityObjective(ClusterObjective):
             utility_figures.outcome_figure(comparison),
             cluster_figures.utilisation_bars(comparison, "sites with low prices and clean power"),
             cluster_figures.utilisation_map(comparison),
+            *segments_figures(comparison),
             cluster_figures.signals_figure(comparison),
         ]
 

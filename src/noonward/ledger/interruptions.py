@@ -15,6 +15,7 @@ from noonward.ledger.segments import (
     KILL,
     LOAD,
     LOST,
+    OWN_JOURNEY,
     RUN,
     WASTED,
     Outcome,
@@ -49,6 +50,8 @@ class Interruptions:
         slowed_gpu_hours: GPU-hours of runs under caps or on other gangs than the one started on, less the useful ones;
             they earn nothing. Below 0 where smaller gangs use GPUs better.
         resizes: How often a job was resumed on another gang.
+        moves: How often a job that was suspended left for another site.
+        moved_gb: What travelled for it, GB. Its energy, price and emissions are within those of moves.
     """
 
     suspensions: float
@@ -65,6 +68,8 @@ class Interruptions:
     slowed_gpu_hours: float = 0.0
     resizes: float = 0.0
     requeues: float = 0.0
+    moves: float = 0.0
+    moved_gb: float = 0.0
 
 
 def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | None:
@@ -82,6 +87,8 @@ def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | 
             f"{name}_kg": float(amount_A[2]),
         }
     capped_gpu_hours_J, slowed_gpu_hours_J = capped_gpu_hours_of(outcome)
+    transfer_X = outcome.transfer_X[outcome.transfer_X["kind"] == OWN_JOURNEY]
+    moved_X = transfer_X[outcome.job_J["start_s"][transfer_X["job"]] < transfer_X["time_s"]]
     return Interruptions(
         suspensions=int(outcome.suspensions_J.sum()),
         suspended_h=float(suspended_h_of(outcome).sum()),
@@ -90,6 +97,8 @@ def interruptions_of(outcome: Outcome, signals: SiteSignals) -> Interruptions | 
         slowed_gpu_hours=float(slowed_gpu_hours_J.sum()),
         resizes=_resizes(outcome),
         requeues=int((outcome.segment_K["kind"] == KILL).sum()),
+        moves=len(moved_X),
+        moved_gb=float(moved_X["size_gb"].sum()),
     )
 
 

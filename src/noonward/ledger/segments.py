@@ -86,7 +86,14 @@ SEGMENT: Final = np.dtype(
     ]
 )
 """A segment of a job that has been suspended or capped."""
-SEGMENT_COLUMNS: Final = {"gpus": "gpus", "from_s": "from_s", "to_s": "to_s", "power_w": "watts", "throughput": "rate"}
+SEGMENT_COLUMNS: Final = {
+    "gpus": "gpus",
+    "from_s": "from_s",
+    "to_s": "to_s",
+    "power_w": "watts",
+    "throughput": "rate",
+    "cap": "cap",
+}
 """Columns of a record's table of segments beside job, kind and site, and the fields that they hold."""
 
 

@@ -91,12 +91,16 @@ def freedom_bounds(
     for name in reversed(sets):
         dual = FreedomDual(environment, relaxation, sets[name])
         found = lower(dual, plain.price_usd_per_gpu_hour_SH, tolerance)
-        upper[name] = min([found.upper_usd, *(dual.value(price_SH)[0] for price_SH in prices)])
+        moves = "move" in sets[name] and dual.options.moves_O.any()
+        if moves:
+            upper[name] = min(dual.moved_value(price_SH) for price_SH in (found.price_SH, *prices))
+        else:
+            upper[name] = min([found.upper_usd, *(dual.value(price_SH)[0] for price_SH in prices)])
         upper[NONE] = min(upper[NONE], relaxation.value(found.price_SH)[0])
         prices.append(found.price_SH)
         if plain.schedule is not None:
             dual.value(found.price_SH)
-            tables = [free_options(environment, relaxation, (each,)) for each in sets[name]]
+            tables = [free_options(environment, relaxation, asked) for asked in _alone_and_together(sets[name])]
             added[name] = improved(environment, relaxation, tables, plain.schedule, found.price_SH, dual.lives.priced_J)
     known = {NONE: plain.lower_usd}
     for name in sets:
@@ -104,6 +108,16 @@ def freedom_bounds(
         known[name] = plain.idle_usd + max(values, default=math.nan)
     worth = {name: FreedomWorth(upper_usd=upper[name], known_usd=known[name]) for name in known}
     return FreedomBounds(worth=worth, bill_usd=_bill_usd(relaxation, plain.schedule, plain.lower_usd))
+
+
+def _alone_and_together(asked: Sequence[str]) -> list[tuple[str, ...]]:
+    """Returns every freedom alone and, where there are several, all of them: schedules are sought with each set.
+
+    Example:
+        >>> _alone_and_together(("suspend", "caps"))
+        [('suspend',), ('caps',), ('suspend', 'caps')]
+    """
+    return [*((each,) for each in asked), *([tuple(asked)] if len(asked) > 1 else [])]
 
 
 def _bill_usd(relaxation: Relaxation, schedule: BookedSchedule | None, utility_usd: float) -> float:

@@ -23,6 +23,7 @@ from noonward.bound.cluster_utility.kernels_freedoms import (
     choose_lives,
     take_use,
 )
+from noonward.bound.cluster_utility.life_moved import moved_gains
 from noonward.bound.cluster_utility.prices import descend
 from noonward.bound.highs import Optimum, solved
 from noonward.model.cluster.environment import Environment
@@ -30,7 +31,7 @@ from noonward.model.cluster.freedom import Freedom
 from noonward.solver import quiet_solver
 from noonward.units import HOUR_S
 
-FREEDOMS: Final = ("suspend", "elastic", "caps")
+FREEDOMS: Final = ("suspend", "elastic", "caps", "move")
 """Names of the freedoms."""
 STEPS: Final = 80
 """Subgradient steps towards each of the targets."""
@@ -49,11 +50,13 @@ def allowed(freedom: Freedom, asked: Collection[str]) -> Freedom:
         >>> allowed(Freedom(interruptible=True, caps="zeus-v100-bert"), ["caps"]).interruptible
         False
     """
-    stopped = "suspend" in asked and freedom.interruptible and freedom.most_suspensions != 0
+    stopped = ("suspend" in asked or "move" in asked) and freedom.interruptible and freedom.most_suspensions != 0
+    elastic = freedom.elastic if "elastic" in asked else None
     return freedom.model_copy(
         update={
             "interruptible": stopped,
-            "elastic": freedom.elastic if "elastic" in asked else None,
+            "elastic": elastic,
+            "moves": "move" in asked and freedom.moves and (stopped or elastic is not None),
             "caps": freedom.caps if "caps" in asked else None,
         }
     )
@@ -63,7 +66,7 @@ def stated(environment: Environment) -> tuple[str, ...]:
     """Returns the freedoms that some class of an environment's fleet states."""
     classes = environment.fleet.freedoms.values()
     has = (any(each.interruptible for each in classes), any(each.elastic for each in classes))
-    told = (*has, any(each.caps is not None for each in classes))
+    told = (*has, any(each.caps is not None for each in classes), any(each.moves for each in classes))
     return tuple(name for name, one in zip(FREEDOMS, told, strict=True) if one)
 
 
@@ -110,6 +113,11 @@ def free_options(environment: Environment, relaxation: Relaxation, asked: Collec
             ("latest_s_O", options.latest_s_O[o]),
             ("end_s_O", options.latest_s_O[o] + options.run_s_O[o]),
             ("run_s_O", options.run_s_O[o]),
+            ("own_O", own),
+            ("level_O", level),
+            ("moves_O", freedom.moves),
+            ("move_usd_O", options.move_usd_O[o]),
+            ("return_usd_O", options.return_usd_O[o]),
             ("worth_usd_O", options.revenue_usd_O[o] - options.return_usd_O[o] - options.move_usd_O[o]),
             ("return_kwh_O", options.return_kwh_O[o]),
             ("load_s_O", freedom.checkpoint.load_s),
@@ -131,7 +139,7 @@ def free_options(environment: Environment, relaxation: Relaxation, asked: Collec
                 ):
                     rows[name].append(value)
         rows["mode_O"].append(len(rows["rate_X"]))
-    whole = ("search_O", "site_O", "home_O", "mode_O", "lane_X")
+    whole = ("search_O", "site_O", "home_O", "own_O", "level_O", "moves_O", "mode_O", "lane_X")
     arrays: dict[str, Any] = {
         name: np.array(row, np.int64 if name in whole else np.float64) for name, row in rows.items()
     }
@@ -142,7 +150,8 @@ def free_options(environment: Environment, relaxation: Relaxation, asked: Collec
 def life_plan(options: FreeOptions, part_s: float) -> LifePlan:
     """Returns room for one life of any option."""
     most = int(np.ceil((options.end_s_O - options.earliest_s_O) / part_s).max(initial=0.0)) + 2
-    return LifePlan(np.zeros(most), np.zeros(most), np.zeros(most, np.uint8), np.zeros(most, np.uint8))
+    flags = (np.zeros(most, np.uint8), np.zeros(most, np.uint8))
+    return LifePlan(np.zeros(most), np.zeros(most), *flags, np.full(most, -1))
 
 
 def energy_prices(environment: Environment, relaxation: Relaxation) -> Prices:
@@ -155,6 +164,7 @@ def energy_prices(environment: Environment, relaxation: Relaxation) -> Prices:
         carbon_SH=costs.carbon_SH,
         usd_per_g=costs.usd_per_g,
         capacity_SH=np.zeros(relaxation.shape),
+        room_SH=np.full(relaxation.shape, np.inf),
     )
 
 
@@ -227,6 +237,12 @@ class FreedomDual:
         take_use(self.lives, free_SH)
         capacity_usd = float(gpus_S @ price_SH.sum(axis=1))
         return self.idle_usd + float(self.lives.priced_J.sum()) + capacity_usd, free_SH
+
+    def moved_value(self, price_SH: F8) -> float:
+        """Evaluates the dual function where suspended jobs may also move to other sites, USD (``life_moved``)."""
+        value_usd, _ = self.value(price_SH)
+        prices = self._prices._replace(capacity_SH=price_SH)
+        return value_usd + float(moved_gains(self.options, prices, self._guess, self.lives.priced_J))
 
 
 class LifeMaster:

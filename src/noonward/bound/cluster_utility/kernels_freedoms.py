@@ -19,6 +19,8 @@ from noonward.compiled import kernel
 from noonward.schedule.cluster.life_suspended import suspended_life
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
 
+BLOCKED_USD = 1e7
+"""Cost of a part of an hour in which a gang does not fit, USD."""
 SUSPENDED, CAPPED, RESIZED = 0, 1, 2
 """Which search an option's life takes."""
 
@@ -35,6 +37,11 @@ class FreeOptions(NamedTuple):
         latest_s_O: Last start, s.
         end_s_O: Last end, s.
         run_s_O: Run time on the own gang at full power, s.
+        own_O: Own gang, GPUs.
+        level_O: Clock level.
+        moves_O: 1 where the job may be resumed at other sites.
+        move_usd_O: Cost of moving there, USD.
+        return_usd_O: Fixed cost of the result's return, USD.
         worth_usd_O: Revenue less the fixed cost of moving and of the result's return, USD.
         return_kwh_O: kWh of the result's return.
         load_s_O: Seconds that a resume holds the GPUs.
@@ -57,6 +64,11 @@ class FreeOptions(NamedTuple):
     latest_s_O: F8
     end_s_O: F8
     run_s_O: F8
+    own_O: I8
+    level_O: I8
+    moves_O: I8
+    move_usd_O: F8
+    return_usd_O: F8
     worth_usd_O: F8
     return_kwh_O: F8
     load_s_O: F8
@@ -81,6 +93,7 @@ class Prices(NamedTuple):
         carbon_SH: Carbon intensity, g/kWh.
         usd_per_g: Carbon price, USD per gram.
         capacity_SH: Capacity prices lambda, USD per GPU-hour.
+        room_SH: Most GPUs that a gang may have in each hour; infinite where capacity has its price alone.
     """
 
     weight_SP: F8
@@ -89,6 +102,7 @@ class Prices(NamedTuple):
     carbon_SH: F8
     usd_per_g: float
     capacity_SH: F8
+    room_SH: F8
 
 
 class LifePlan(NamedTuple):
@@ -99,12 +113,15 @@ class LifePlan(NamedTuple):
         work_P: Work done in it by a capped life, parts at rate 1.
         resumed_P: 1 where a resume comes before its useful time.
         stopped_P: 1 where a stop follows that.
+        mode_P: Mode that a RESIZED life runs in, counted from the option's first, or -1 where it is off. Where it is a
+            mean of two, that of the one that does at least the work.
     """
 
     used_P: F8
     work_P: F8
     resumed_P: U1
     stopped_P: U1
+    mode_P: I8
 
 
 class Lives(NamedTuple):
@@ -130,11 +147,13 @@ class Lives(NamedTuple):
 
 
 @kernel()
-def _cost(prices: Prices, site: int, part: int, power_w: float, saved_w: float, gpus: float) -> float:
+def part_cost(prices: Prices, site: int, part: int, power_w: float, saved_w: float, gpus: float) -> float:
     """Returns what a gang costs over a whole part, capacity included, USD."""
     drawn_w = power_w - (saved_w if part < prices.window_parts else 0.0)
     hour = int(part * prices.part_s / HOUR_S)
     energy = drawn_w * prices.weight_SP[site, part] / WATT_SECONDS_PER_MWH
+    if gpus > prices.room_SH[site, hour]:
+        energy += BLOCKED_USD
     return float(energy + gpus * prices.capacity_SH[site, hour] * prices.part_s / HOUR_S)
 
 
@@ -156,10 +175,61 @@ def _cheapest(
     """
     best, at = np.inf, low
     for p in range(low, high + 1):
-        usd = _cost(prices, site, first + p, power_w, saved_w, gpus) * held_s / prices.part_s
+        usd = part_cost(prices, site, first + p, power_w, saved_w, gpus) * held_s / prices.part_s
         if usd < best:
             best, at = usd, p
     return best, at
+
+
+@kernel()
+def overhead_costs(
+    options: FreeOptions,
+    o: int,
+    x: int,
+    prices: Prices,
+    first: int,
+    lane: int,
+    resume_PL: F8,
+    stop_PL: F8,
+    resume_at_PL: I8,
+    stop_at_PL: I8,
+) -> None:
+    """Writes what a resume before each part and a stop after it cost an option's gang at least, USD, and where.
+
+    Args:
+        options: Options with a freedom.
+        o: Option.
+        x: A mode on the gang.
+        prices: Prices.
+        first: First part.
+        lane: Position of the gang.
+        resume_PL: Written at the position.
+        stop_PL: Written.
+        resume_at_PL: Written, parts from the first one on.
+        stop_at_PL: Written.
+    """
+    part_s, site, periods = prices.part_s, options.site_O[o], len(resume_PL)
+    load_s, stop_s = options.load_s_O[o], options.stop_s_O[o]
+    before, after = 1 + int(np.ceil(load_s / part_s)), 1 + int(np.ceil(stop_s / part_s))
+    saved_w, gpus = options.saved_w_X[x], options.gpus_X[x]
+    for p in range(periods):
+        resume_PL[p, lane], resume_at_PL[p, lane] = _cheapest(
+            prices, site, first, max(0, p - before), p, options.load_w_X[x], saved_w, gpus, load_s
+        )
+        stop_PL[p, lane], stop_at_PL[p, lane] = _cheapest(
+            prices, site, first, p, min(periods - 1, p + after), options.stop_w_X[x], saved_w, gpus, stop_s
+        )
+
+
+@kernel()
+def overhead_bonus(options: FreeOptions, o: int, x: int, prices: Prices, first: int, bonus_P: F8) -> None:
+    """Raises what overhead can earn in each part at most, USD, to what that of an option's gang can."""
+    for p in range(len(bonus_P)):
+        idle_w = options.saved_w_X[x] if first + p < prices.window_parts else 0.0
+        for held_w, held_s in ((options.load_w_X[x], options.load_s_O[o]), (options.stop_w_X[x], options.stop_s_O[o])):
+            earned = (idle_w - held_w) * prices.weight_SP[options.site_O[o], first + p] / WATT_SECONDS_PER_MWH
+            if held_s > 0.0 and earned > bonus_P[p]:
+                bonus_P[p] = earned
 
 
 @kernel()
@@ -179,7 +249,7 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
         guess: Per option the price of work to begin at, USD a part; renewed.
         use_H: Receives its GPU-hours by hour from ``hour`` on.
         hour: Hour in which the use begins, at most that of the earliest start.
-        plan: Receives the life by parts; of a RESIZED one nothing, since it may be a mean of two.
+        plan: Receives the life by parts; of a RESIZED one its modes alone.
 
     Returns:
         Value after capacity prices, USD; -inf where the job cannot end in time.
@@ -199,7 +269,7 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
     cost_PX = np.empty((periods, modes))
     for p in range(periods):
         for x in range(modes):
-            cost_PX[p, x] = _cost(
+            cost_PX[p, x] = part_cost(
                 prices, site, first + p, options.power_w_X[one + x], options.saved_w_X[one + x], options.gpus_X[one + x]
             )
     end_P = np.zeros(periods)
@@ -223,24 +293,13 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
     stop_at_PL = np.empty((periods, lanes), dtype=np.int64)
     bonus_P, gpus_L = np.zeros(periods), np.zeros(lanes)
     load_s, stop_s = options.load_s_O[o], options.stop_s_O[o]
-    before, after = 1 + int(np.ceil(load_s / part_s)), 1 + int(np.ceil(stop_s / part_s))
     for x in range(one, other):
-        lane, saved_w, gpus = options.lane_X[x], options.saved_w_X[x], options.gpus_X[x]
+        lane = options.lane_X[x]
         if x > one and options.lane_X[x - 1] == lane:
             continue
-        gpus_L[lane] = gpus
-        for p in range(periods):
-            resume_PL[p, lane], resume_at_PL[p, lane] = _cheapest(
-                prices, site, first, max(0, p - before), p, options.load_w_X[x], saved_w, gpus, load_s
-            )
-            stop_PL[p, lane], stop_at_PL[p, lane] = _cheapest(
-                prices, site, first, p, min(periods - 1, p + after), options.stop_w_X[x], saved_w, gpus, stop_s
-            )
-            idle_w = saved_w if first + p < prices.window_parts else 0.0
-            for held_w, held_s in ((options.load_w_X[x], load_s), (options.stop_w_X[x], stop_s)):
-                earned = (idle_w - held_w) * prices.weight_SP[site, first + p] / WATT_SECONDS_PER_MWH
-                if held_s > 0.0 and earned > bonus_P[p]:
-                    bonus_P[p] = earned
+        gpus_L[lane] = options.gpus_X[x]
+        overhead_costs(options, o, x, prices, first, lane, resume_PL, stop_PL, resume_at_PL, stop_at_PL)
+        overhead_bonus(options, o, x, prices, first, bonus_P)
     if options.search_O[o] == SUSPENDED:
         used_P, resumed_P, stopped_P = plan.used_P[:periods], plan.resumed_P[:periods], plan.stopped_P[:periods]
         usd = suspended_life(
@@ -256,7 +315,8 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
                 _spread(use_H, hour, part_s, first + stop_at_PL[p, 0], gpus * stop_s)
         return float(options.worth_usd_O[o] - usd)
     begin_until = min(periods, int(options.latest_s_O[o] / part_s) - first + 2)
-    mode_P, other_P = np.full(periods, -1, dtype=np.int64), np.full(periods, -1, dtype=np.int64)
+    mode_P, other_P = plan.mode_P[:periods], np.full(periods, -1, dtype=np.int64)
+    mode_P[:] = -1
     weight = np.ones(1)
     usd, guess[o] = resized_life(
         options.rate_X[one:other], options.lane_X[one:other], cost_PX, resume_PL, stop_PL, bonus_P, end_P, share_P,

@@ -6,7 +6,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.compiled import kernel
-from noonward.decision.cluster.view import HOLD, ClusterView, delay_s, departure_s, fits, last_start_s
+from noonward.decision.cluster.view import HOLD, SECONDS, ClusterView, delay_s, departure_s, fits, last_start_s
 from noonward.units import HOUR_S
 
 
@@ -32,7 +32,7 @@ def first_start_s(view: ClusterView, job: int, s: int, d: int) -> float:
 
 @kernel(inline=True, allocates=False)
 def is_suspended(view: ClusterView, job: int) -> bool:
-    """Returns whether a job that waits has run before: it is resumed where it ran, on the gang and clock it had."""
+    """Returns whether a job that waits has run before: it is resumed at the clock it had."""
     return view.life_J.shape[0] > 1 and view.life_J[job].suspensions > 0
 
 
@@ -43,14 +43,23 @@ def can_move(view: ClusterView, job: int, s: int, d: int) -> bool:
 
 
 @kernel(inline=True, allocates=False)
+def runs_alike(view: ClusterView, job: int, d: int) -> bool:
+    """Returns whether a suspended job may be resumed at another site: it moves, and is as fast there at its clock."""
+    life, c = view.life_J[job], view.job_J[job].class_
+    if view.freedom_C[c].moves == 0 or life.level >= view.site_S[d].levels:
+        return False
+    here_s = view.speed_KSCGF[SECONDS, life.site, c, life.own_gpus, life.level]
+    return bool(view.speed_KSCGF[SECONDS, d, c, life.own_gpus, life.level] == here_s)
+
+
+@kernel(inline=True, allocates=False)
 def is_overdue(view: ClusterView, job: int, s: int) -> bool:
     """Returns whether a job at site s can no longer start anywhere: not in time nor, where jobs may be, late."""
     if fits(view, job, s) and view.run_1[0].now_s <= last_start_s(view, job, s):
         return False
-    if is_suspended(view, job):
-        return True
+    suspended = is_suspended(view, job)
     for d in range(view.site_S.shape[0]):
-        if can_move(view, job, s, d):
+        if can_move(view, job, s, d) and (not suspended or runs_alike(view, job, d)):
             return False
     return True
 
@@ -78,8 +87,8 @@ def room(view: ClusterView, s: int, limit_SH: F8, hard: bool) -> int:
 def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
     """Marks what a site may do with a job (protocol each-slot).
 
-    Hold always; start with room and before the last start; move where it is there before that. A suspended job does not
-    move: ``fill_mask_of_suspended``.
+    Hold always; start with room and before the last start; move where it is there before that. Where a suspended
+    job may move says ``fill_mask_of_suspended``.
 
     Args:
         view: View; row s of ``mask_NA`` is filled.
@@ -100,10 +109,10 @@ def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def fill_mask_of_suspended(view: ClusterView, s: int) -> None:
-    """Takes the moves from the mask of a job that was suspended at a site: it is resumed there, or held."""
+def fill_mask_of_suspended(view: ClusterView, job: int, s: int) -> None:
+    """Takes the moves that it may not make from the mask of a suspended job that waits at a site."""
     for d in range(view.site_S.shape[0]):
-        if d != s:
+        if d != s and not runs_alike(view, job, d):
             view.mask_NA[s, 1 + d] = 0
 
 

@@ -129,6 +129,9 @@ def _write_noted_journeys(world: World, out_X: Records) -> None:
     out_X["site"] = (item_X >> SITE_SHIFT) & ((1 << (INGRESS_SHIFT - SITE_SHIFT)) - 1)
     out_X["size_gb"] = world.submitted_R["move_gb"][out_X["job"]]
     out_X["time_s"] = event_X["time"]
+    began_X = world.outcome_R["start_s"][out_X["job"]] < out_X["time_s"]  # it travels with its checkpoint
+    class_X = world.submitted_R["class_"][out_X["job"]]
+    out_X["size_gb"] += np.where(began_X, world.shown.freedom_C["checkpoint_gb"][class_X], 0.0)
 
 
 @kernel(allocates=False)

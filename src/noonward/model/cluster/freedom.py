@@ -19,9 +19,9 @@ NO_LIMIT: Final = 2**62
 """Suspensions of a class that states no limit."""
 MOST_CLASSES: Final = 62
 """Classes of a fleet in which some preempt others, at most: as many as bits of a number."""
-Lever = Literal["suspend", "resize", "cap", "preempt"]
+Lever = Literal["suspend", "resize", "cap", "preempt", "move"]
 """What a scheduler may do with running jobs: suspend them, resume them on other gangs, change their power caps, stop
-them for jobs that wait and may preempt them."""
+them for jobs that wait and may preempt them, resume them at other sites."""
 
 
 class Scaling(Spec):
@@ -72,6 +72,8 @@ class Checkpoint(Spec):
     """GPU power while a checkpoint is written, over the job's full power."""
     load_power: Share = 0.25
     """GPU power while it is loaded, over the job's full power."""
+    gb: NonNegative = 0.0
+    """Size, GB. It travels, beside the job's own data, when a suspended job moves to another site."""
     every_s: NonNegative = 3600.0
     """Seconds that a job runs between two periodic checkpoints; 0: it writes none. What it did since the last one is
     lost if it is stopped without notice (``requeue``)."""
@@ -82,7 +84,7 @@ class Freedom(Spec):
 
     Rules that hold for every schedule, the bound's and the engine's:
 
-    - A job stays at the site and at the clock that it starts at; it may be stopped there and resumed.
+    - A job stays at the site and at the clock that it starts at, unless it ``moves``; it may be stopped and resumed.
     - It starts by its latest start, and ends by the time by which it would end had it started then and run unbroken on
       its own gang at full power. One that starts later (``lateness: wait``) runs unbroken in bounds.
     - It earns what it would have earned unbroken on its own gang at full power: neither overhead, nor a slower run, nor
@@ -96,6 +98,9 @@ class Freedom(Spec):
     since its last periodic checkpoint is done again. It is resumed as an interruptible job is."""
     preempts: tuple[str, ...] = ()
     """Classes whose running jobs it may displace while it waits for GPUs; each is ``interruptible`` or ``requeue``."""
+    moves: bool = False
+    """Whether it may be resumed at another site than it was stopped at, if it runs as fast there at its clock: its data
+    and its checkpoint (``checkpoint.gb``) travel there first, at the link's cost and time."""
     elastic: Scaling | None = None
     """Gangs that it may be resized to; none: it keeps the gang it starts on."""
     caps: str | CapCurve | None = None
@@ -123,6 +128,8 @@ class Freedom(Spec):
                 "requeue: true stops jobs without notice, interruptible and elastic ones write a checkpoint first; "
                 "state one of both"
             )
+        if self.moves and not self.stoppable and self.elastic is None:
+            raise ValueError("moves: true is for jobs that are stopped and resumed; state interruptible: true, too")
         if not self.stoppable:
             for name in ("min_run_s", "most_suspensions"):
                 if name in self.model_fields_set and getattr(self, name):
@@ -164,6 +171,8 @@ FREEDOM: Final = np.dtype(
         ("preempted", "i8"),  # 1 where they may be stopped for a job that waits
         ("requeue", "i8"),  # 1 where that is without notice: what was done since the last checkpoint is done again
         ("preempts", "i8"),  # classes that its jobs may displace: bit c for class c
+        ("moves", "i8"),  # 1 where they may be resumed at another site
+        ("checkpoint_gb", "f8"),  # what then travels beside their data, GB
         ("every_s", "f8"),  # time that a job runs between two periodic checkpoints, s; 0: it writes none
         ("stop_s", "f8"),  # time to write the checkpoint, GPUs held, s
         ("dark_s", "f8"),  # time after that until it may be resumed, no GPUs held, s
@@ -221,7 +230,8 @@ def freedom_records(
             out[c]["min_run_s"] = freedom.min_run_s
             out[c]["most_suspensions"] = NO_LIMIT if freedom.most_suspensions is None else freedom.most_suspensions
             for field in Checkpoint.model_fields:
-                out[c][field] = getattr(freedom.checkpoint, field)
+                out[c]["checkpoint_gb" if field == "gb" else field] = getattr(freedom.checkpoint, field)
+            out[c]["moves"] = "move" in levers and freedom.moves
         if out[c]["requeue"]:
             out[c]["stop_s"] = out[c]["stop_power"] = 0.0
     return out

@@ -19,6 +19,7 @@ from noonward.decision.scheduler import State, checked_state, forecast_remarks
 from noonward.errors import ScenarioError
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.expected import ExpectedSampler
+from noonward.model.cluster.freedom import Lever
 from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
 from noonward.schedule.cluster.bookings import answer, as_plans, blank_plans, follow_jobs, rebook, release
@@ -69,6 +70,14 @@ Reserve = Annotated[
 JobsPerHour = Annotated[float, Field(gt=0, allow_inf_nan=False, description="jobs to come in an improvement")]
 
 
+STOPS: Final[dict[tuple[bool, bool], tuple[Lever, ...]]] = {
+    (False, False): (),
+    (True, False): ("suspend",),
+    (True, True): ("suspend", "move"),
+}
+"""Levers, by whether jobs are suspended and moved."""
+
+
 class BidPrice(PartlyCompiledScheduler):
     """Books every job at the (site, start) of highest forecast value over the price of the GPU-hours it takes.
 
@@ -97,8 +106,9 @@ class BidPrice(PartlyCompiledScheduler):
 
     With ``suspends``, jobs of a class that is ``interruptible`` are planned again at the turn of every hour once they
     have started (``lives``): each takes the cheapest course of runs and suspensions at these prices, their overheads
-    included, in the hours that the bookings of others leave free. Starts, and the use by which prices are improved,
-    are planned as if jobs ran unbroken.
+    included, in the hours that the bookings of others leave free. With ``moves``, those whose class ``moves`` also
+    leave for the site at which the rest of their work is cheapest, the journey included. Starts, and the use by which
+    prices are improved, are planned as if jobs ran unbroken.
 
     Args:
         forecast: Forecast of prices and carbon.
@@ -108,6 +118,7 @@ class BidPrice(PartlyCompiledScheduler):
         jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one improvement,
             above 0.
         suspends: Whether it suspends jobs of interruptible classes; else they run unbroken, like all others.
+        moves: Whether suspended jobs whose class moves may leave for other sites; only with ``suspends``.
         reserve: Share of the slack that is not planned with, of jobs whose run time is an estimate and that may be
             late, at least 0 and below 1.
         peaks: Whether tariffs count by the price of the next kW; else by that of energy alone.
@@ -138,12 +149,15 @@ class BidPrice(PartlyCompiledScheduler):
         expected: Expected = 0,
         jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
         suspends: bool = False,
+        moves: bool = False,
         peaks: bool = True,
         reserve: Reserve = RESERVE,
     ) -> None:
+        if moves and not suspends:
+            raise ScenarioError("moves goes with suspends: only suspended jobs move; set suspends=True, too")
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
-            lookahead_h=0 if forecast.foresight else PRICED_H, levers=("suspend",) if suspends else (),
+            lookahead_h=0 if forecast.foresight else PRICED_H, levers=STOPS[suspends, moves],
         )  # fmt: skip
         self.samples = samples
         self.first_rounds = first_rounds

@@ -336,7 +336,7 @@ def answer(
 ) -> float:
     """Answers one decision step by the plan and enters the answers into the books; new jobs are booked first.
 
-    Asked about running jobs, it suspends those whose life says so.
+    Asked about running jobs, it suspends those whose life says so; suspended ones move where it says.
 
     Returns:
         0; or, where a new job may run beyond what the books reach, the length of its run, h, and nothing has changed.
@@ -355,7 +355,9 @@ def answer(
         plan = plan_J[job]
         if plan.at == LIFE and plan.serial == view.job_J[job].serial:
             due = plan.stop == 1 if running else slot >= plan.slot
-            if due and view.mask_NA[s, 1 + s]:
+            if not running and plan.site != s and plan.site >= 0 and view.mask_NA[s, 1 + plan.site]:
+                answers.answer_N[s].choice = 1 + plan.site
+            elif due and view.mask_NA[s, 1 + s]:
                 answers.answer_N[s].choice = 1 + s
             continue
         if running:

@@ -215,7 +215,7 @@ def bid_price(
     price: Literal["none", "0", "1", "2"] = "none",
     expected: Expected = 0,
     jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
-    suspends: Literal["no", "yes"] = "no",
+    suspends: Literal["no", "yes", "move"] = "no",
     peaks: Literal["no", "yes"] = "yes",
     reserve: Reserve = RESERVE,
 ) -> Scheduler:
@@ -228,7 +228,8 @@ def bid_price(
         memory=memory,
         expected=expected,
         jobs_per_hour=jobs_per_hour,
-        suspends=suspends == "yes",
+        suspends=suspends != "no",
+        moves=suspends == "move",
         peaks=peaks == "yes",
         reserve=reserve,
     )
@@ -250,7 +251,11 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 def _add_bookers(registry: Registry) -> None:
     def bid_words(forecast: str, price: str, suspends: str, peaks: str, **_: object) -> str:
         start = "" if price == "none" else "; the prices of GPUs start from learned ones"
-        stops = "; suspends running jobs where their class allows it" if suspends == "yes" else ""
+        stops = {
+            "no": "",
+            "yes": "; suspends running jobs where their class allows it",
+            "move": "; suspends running jobs where their class allows it, and resumes them at the cheapest site",
+        }[suspends]
         blind = "; of tariffs it sees the price of energy alone" if peaks == "no" else ""
         return (
             f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}{stops}"

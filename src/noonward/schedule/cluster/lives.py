@@ -3,7 +3,8 @@
 At the turn of an hour every such job that has started takes the cheapest life for the rest of its work, at the prices
 of capacity and energy: the shortest path over (hour, runs or not, work done) with the cost of every stop and resume, as
 in unit commitment. It is the search of the bound (``life_suspended``), over the hours that the bookings of the others
-leave free. Where and when a job starts is planned as for one that runs unbroken.
+leave free. Where it may move, the rest of its work goes to the site at which it is cheapest, the
+journey included. Where and when a job starts is planned as for one that runs unbroken.
 """
 
 from __future__ import annotations
@@ -14,8 +15,20 @@ import numpy as np
 
 from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
+from noonward.decision.cluster.feasibility import runs_alike, slot_at
 from noonward.decision.cluster.lives import back_s, may_suspend, resume_until_s
-from noonward.decision.cluster.view import LOADS, POWER_W, RUNS, SECONDS, ClusterView, latest_start_s
+from noonward.decision.cluster.value import travel_cost_usd
+from noonward.decision.cluster.view import (
+    LOADS,
+    POWER_W,
+    RUNS,
+    SECONDS,
+    WAITS,
+    ClusterView,
+    fits,
+    latest_start_s,
+    return_delay_s,
+)
 from noonward.schedule.cluster.bookings import LIFE, STARTED, give_back, mark
 from noonward.schedule.cluster.capacity_prices import Prices
 from noonward.schedule.cluster.life_suspended import suspended_life
@@ -191,6 +204,76 @@ def _cheapest(
 
 
 @kernel()
+def _added_w(view: ClusterView, job: int, site: int, gpus: int) -> float:
+    """Returns the facility power that a job on so many GPUs adds at a site, at its clock, W."""
+    at_site, life = view.site_S[site], view.life_J[job]
+    power_w = view.speed_KSCGF[POWER_W, site, view.job_J[job].class_, gpus, life.level]
+    return at_site.pue * (power_w - gpus * at_site.free_w)
+
+
+@kernel()
+def _travel_h(view: ClusterView, job: int, site: int, d: int) -> float:
+    """Returns how long a job travels with its checkpoint from the site where it is suspended, or will be, h."""
+    slot_s, record = view.run_1[0].slot_s, view.job_J[job]
+    link, size_gb = view.link_IS[view.site_S[site].ingress, d], record.move_gb
+    if view.life_J[job].suspensions == 0:
+        size_gb += view.freedom_C[record.class_].checkpoint_gb
+    return max(slot_at(slot_s, link.latency_s + size_gb * link.seconds_per_gb), slot_s) / HOUR_S
+
+
+@kernel()
+def _cheapest_anywhere(
+    view: ClusterView,
+    prices: Prices,
+    booked_ST: I8,
+    slot_0: int,
+    job: int,
+    gpus: int,
+    from_h: float,
+    until_h: float,
+    units: float,
+    used_P: F8,
+) -> tuple[float, float, int, float, float]:
+    """Finds the cheapest life for the rest of a job at its site, or where it may move, its journey included.
+
+    Args:
+        view: View.
+        prices: Prices.
+        booked_ST: Books, without the job's own bookings.
+        slot_0: First slot of the books.
+        job: Job that is suspended, or would be now.
+        gpus: GPUs it runs on.
+        from_h: First moment at which it could be resumed where it is, h from the start of the current hour.
+        until_h: Last open moment there.
+        units: Hours that it must run.
+        used_P: Written, hours in use from the hour of the first open moment on.
+
+    Returns:
+        (cost in USD, cost of a resume, site, first open moment, last one); infinite cost where there is no life.
+    """
+    site, room_P = view.life_J[job].site, np.zeros(len(used_P))
+    best, resume_usd = _cheapest(
+        view, prices, booked_ST, slot_0, job, site, gpus, _added_w(view, job, site, gpus), from_h, until_h, units,
+        False, used_P,
+    )  # fmt: skip
+    at, best_from_h, best_until_h = site, from_h, until_h
+    for d in range(view.site_S.shape[0]):
+        if d == site or not runs_alike(view, job, d) or not fits(view, job, d) or gpus > view.site_S[d].gpus:
+            continue
+        away_h = from_h + _travel_h(view, job, site, d)
+        last_h = until_h - (return_delay_s(view, job, d) - return_delay_s(view, job, site)) / HOUR_S
+        usd, resumed_usd = _cheapest(
+            view, prices, booked_ST, slot_0, job, d, gpus, _added_w(view, job, d, gpus), away_h, last_h, units, False,
+            room_P,
+        )  # fmt: skip
+        usd += travel_cost_usd(view, job, site, d) - travel_cost_usd(view, job, site, site)
+        if usd < best:
+            best, resume_usd, at, best_from_h, best_until_h = usd, resumed_usd, d, away_h, last_h
+            used_P[:] = room_P
+    return best, resume_usd, at, best_from_h, best_until_h
+
+
+@kernel()
 def _book_life(
     view: ClusterView,
     booked_ST: I8,
@@ -278,9 +361,9 @@ def _plan_started(
     zero_s = slot_0 * view.run_1[0].slot_s
     now_h, site, gpus, level = (view.run_1[0].now_s - zero_s) / HOUR_S, life.site, life.gpus, life.level
     at_site = view.site_S[site]
-    power_w = at_site.pue * (view.speed_KSCGF[POWER_W, site, record.class_, gpus, level] - gpus * at_site.free_w)
+    power_w = _added_w(view, job, site, gpus)
     work_h = record.work * view.speed_KSCGF[SECONDS, site, record.class_, gpus, level] / HOUR_S
-    plan.stop = 0
+    plan.stop, plan.site, to = 0, site, site
     if life.state == RUNS or life.state == LOADS:
         left_h = max(0.0, (life.until_s - zero_s) / HOUR_S - now_h)
         if life.state == LOADS:
@@ -296,10 +379,10 @@ def _plan_started(
                     view, prices, booked_ST, slot_0, job, site, gpus, power_w, now_h, keep_h, left_h, True, kept_P
                 )
         from_h = (back_s(view, job) - zero_s) / HOUR_S
-        later_usd = np.inf
+        later_usd, to_from_h, to_until_h = np.inf, from_h, until_h
         if may:
-            usd, resume_usd = _cheapest(
-                view, prices, booked_ST, slot_0, job, site, gpus, power_w, from_h, until_h, left_h, False, later_P
+            usd, resume_usd, to, to_from_h, to_until_h = _cheapest_anywhere(
+                view, prices, booked_ST, slot_0, job, gpus, from_h, until_h, left_h, later_P
             )
             freedom = view.freedom_C[record.class_]
             energy = prices.energy_SR[site, int(now_h) + 1] - prices.energy_SR[site, int(now_h)]
@@ -309,8 +392,10 @@ def _plan_started(
             stop_usd = max(0.0, (stop_w * energy + gpus * paid) * freedom.stop_s / HOUR_S)
             later_usd = usd + PAID_BACK * (stop_usd + resume_usd)
         if later_usd < keep_usd:
-            plan.stop = 1
-            plan.slot = _book_life(view, booked_ST, slot_0, life_J, job, site, gpus, from_h, until_h, later_P, True)
+            plan.stop, plan.site = 1, to
+            plan.slot = _book_life(
+                view, booked_ST, slot_0, life_J, job, to, gpus, to_from_h, to_until_h, later_P, to == site
+            )
             return
         if keep_usd == np.inf:  # it runs on, come what may
             kept_P[:] = 0.0
@@ -329,15 +414,21 @@ def _plan_started(
     for used in (1.0 - KEPT, 1.0):
         if life.suspensions < freedom.most_suspensions and slack_h > 0.0 and usd == np.inf:
             until_h = min(from_h + work_h + used * slack_h, reach_h)
-            usd, _ = _cheapest(
-                view, prices, booked_ST, slot_0, job, site, gpus, power_w, from_h, until_h, work_h, False, later_P
-            )
+            if life.state == WAITS:
+                usd, _, to, from_h, until_h = _cheapest_anywhere(
+                    view, prices, booked_ST, slot_0, job, gpus, from_h, until_h, work_h, later_P
+                )
+            else:
+                usd, _ = _cheapest(
+                    view, prices, booked_ST, slot_0, job, site, gpus, power_w, from_h, until_h, work_h, False, later_P
+                )
     if usd == np.inf:  # as soon as it can
         until_h = min(from_h + work_h, reach_h)
         later_P[:] = 0.0
         for p in range(int(np.ceil(until_h)) - int(from_h)):
             later_P[p] = min(until_h, int(from_h) + p + 1.0) - max(from_h, float(int(from_h) + p))
-    plan.slot = _book_life(view, booked_ST, slot_0, life_J, job, site, gpus, from_h, until_h, later_P, False)
+    plan.site = to
+    plan.slot = _book_life(view, booked_ST, slot_0, life_J, job, to, gpus, from_h, until_h, later_P, False)
 
 
 @kernel()

@@ -45,6 +45,7 @@ from noonward.engine.cluster.kernels.segments import (
     fail,
     join_queue,
     keep_running,
+    leave_site,
     let_go,
     lift_cap,
     loaded,
@@ -160,6 +161,8 @@ def carry_out(w: World, job: int, s: int) -> None:
     w.outcome_R[row].site = d
     w.track_J[job].reach_s = joins_at(view, job, s, d)
     push(w, w.track_J[job].reach_s, REACH, view.job_J[job].serial, job)
+    if w.engine_1[0].bends and is_suspended(view, job):
+        leave_site(w, job, d)
     if view.job_J[job].move_gb > 0.0 and not w.engine_1[0].told:
         note_journey(w, job, view.site_S[s].ingress, d)
     move(w, job, view.site_S[s].ingress, d, view.run_1[0].now_s)
@@ -267,7 +270,7 @@ def ask_slot(w: World) -> int:
             some = True
             fill_mask(view, job, s, room_for(w, job, s))
             if w.engine_1[0].bends and is_suspended(view, job):
-                fill_mask_of_suspended(view, s)
+                fill_mask_of_suspended(view, job, s)
                 if resume_gang(view, job, room_for(w, job, s)) == 0:
                     view.mask_NA[s, 1 + s] = 0
             if w.engine_1[0].tenants and view.mask_NA[s, 1 + s]:

@@ -2,8 +2,8 @@
 
 A suspended job holds its GPUs at ``stop_power`` for ``stop_s``, none for ``dark_s``, and then waits at its site as a
 job with less work left. One that fails or is stopped without notice gives its GPUs back at once, and does again what
-it did since its last checkpoint. When it is started again, maybe on another gang, it holds its GPUs at ``load_power``
-for ``load_s`` before it runs on.
+it did since its last checkpoint. When it is started again, maybe on another gang or at another site, it holds its GPUs
+at ``load_power`` for ``load_s`` before it runs on.
 A job under a power cap draws less and runs slower, until its cap is changed, or lifted because its slack is used up.
 The heap never holds more than one event of a job: the end of a run that is cut short is taken out of it. What
 happens seldom is compiled once, as calls: pasted into every loop it slows runs in which nothing is suspended.
@@ -424,8 +424,9 @@ def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
     note_segment(w, job, RUN, np.nan, np.nan, power_w, 0.0)
     if first:
         view.job_J[job].deadline_s -= freedom.load_s
-    if first:
         set_gangs(w, job, s)
+        if freedom.moves:
+            view.job_J[job].move_gb += freedom.checkpoint_gb
     view.life_J[job].suspensions += 1
     w.outcome_R[row].status = TRANSIT
     w.outcome_R[row].finish_s = np.nan
@@ -514,10 +515,13 @@ def set_gangs(w: World, job: int, s: int) -> None:
     It may where it takes that gang alone, and its class lists it.
     """
     own, freedom = w.shown.life_J[job].own_gpus, w.shown.freedom_C[w.shown.job_J[job].class_]
+    least, most = w.shown.job_J[job].gpus_min, w.shown.job_J[job].gpus_max
+    if not w.engine_1[0].told:  # where a job may move, this is not the first time
+        least, most = w.submitted_R[w.track_J[job].row].gpus_min, w.submitted_R[w.track_J[job].row].gpus_max
     listed = False
     for k in range(freedom.gangs):
         listed = listed or freedom.gang_gpus[k] == own
-    if not listed or w.shown.job_J[job].gpus_min != w.shown.job_J[job].gpus_max:
+    if not listed or least != most:
         w.shown.job_J[job].gpus_min = w.shown.job_J[job].gpus_max = own
         return
     w.shown.job_J[job].gpus_min = freedom.gang_gpus[0]
@@ -596,11 +600,21 @@ def join_queue(w: World, job: int) -> None:
 
 
 @kernel(allocates=False)
+def leave_site(w: World, job: int, d: int) -> None:
+    """Notes that a suspended job leaves for another site now, with its data and its checkpoint."""
+    set_gangs(w, job, d)
+    w.shown.life_J[job].state = DARK
+    w.shown.life_J[job].site = d
+    w.shown.life_J[job].since_s = w.shown.run_1[0].now_s
+    w.shown.life_J[job].until_s = w.track_J[job].reach_s
+
+
+@kernel(allocates=False)
 def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
     """Starts a suspended job again now: it takes its GPUs, loads its checkpoint, and runs on, maybe under a cap."""
     view, row, x = w.shown, w.track_J[job].row, w.bent_J[job].noted
     now, freedom = view.run_1[0].now_s, view.freedom_C[view.job_J[job].class_]
-    if gpus != w.outcome_R[row].gpus:
+    if w.engine_1[0].told or gpus != w.outcome_R[row].gpus or s != w.segment_K[x].site:
         level = view.life_J[job].level
         view.life_J[job].gpus = gpus
         view.life_J[job].speed = speed_on(view, job, gpus)
@@ -619,6 +633,7 @@ def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
     w.outcome_R[row].finish_s = begin_s + w.bent_J[job].left * unit_s(view, job) / view.life_J[job].speed
     if not w.engine_1[0].told:
         w.segment_K[x - 1].gpus = w.segment_K[x].gpus = gpus
+        w.segment_K[x - 1].site = w.segment_K[x].site = s
         w.segment_K[x - 1].watts = freedom.load_power * power_w
         w.segment_K[x].watts = power_w
         w.segment_K[x].rate = view.life_J[job].speed

@@ -15,7 +15,10 @@ from noonward.live.store.sqlite import NAME, backup, restore
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 
-OLD = "DROP TABLE needs; DROP TABLE published; ALTER TABLE jobs DROP COLUMN run_by; ALTER TABLE jobs DROP COLUMN told"
+OLD = (
+    "DROP TABLE needs; DROP TABLE published; DROP TABLE images; ALTER TABLE jobs DROP COLUMN run_by; "
+    "ALTER TABLE jobs DROP COLUMN told"
+)
 """What makes tables of version 8 of today's."""
 
 

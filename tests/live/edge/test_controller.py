@@ -41,7 +41,7 @@ def test_an_image_is_kept_with_its_record(bench, tmp_path):
     bench.now_s = 6.0
     bench.draw(0, 1)
     assert (task.state, task.response_s, task.quality) == ("done", 6.0, pytest.approx(0.2475, abs=1e-4))
-    kept = json.loads((tmp_path / "tasks" / f"{task.id}.json").read_text())
+    kept = bench.store.read()[0][task.id].as_dict()
     (attempt,) = kept["attempts"]
     assert (attempt["servers"], attempt["formed"], attempt["load_s"], attempt["run_s"]) == ([0, 1], True, 1.5, 3.0)
     assert kept["energy_j"] == pytest.approx(2 * (2.0 * 100 + 4.0 * 300))

@@ -369,6 +369,19 @@ def test_a_worker_that_is_slow_but_uses_the_processor_is_not_killed(bench):
     assert bench.workers.killed == [0]
 
 
+def test_a_worker_that_starts_slowly_but_uses_the_processor_is_not_killed(tmp_path):
+    bench = Bench(tmp_path, limits=Limits(start_s=10, starts=1))
+    for n in (0, 1, 2):
+        bench.workers.answer(n, "facts", Facts(pid=1, host="", node="", device="cpu"))
+    for second in range(60):
+        bench.workers.used_s[3] = 0.01 * second
+        bench.pass_s(1.0)
+    assert bench.workers.killed == []
+    bench.pass_s(22.0)
+    assert bench.workers.killed == [3]
+    assert "was not ready within" in bench.controller.servers[3].reason
+
+
 def test_a_run_that_goes_on_step_by_step_is_not_ended_however_long_it_takes(tmp_path):
     bench = Bench(tmp_path, limits=Limits(task_s=5, join_s=2), tries=1).ready()
     task = bench.submit(gang=1)

@@ -14,7 +14,6 @@ from noonward.errors import ScenarioError
 from noonward.live.client import Client, ServiceError
 from noonward.live.clock import ManualClock
 from noonward.live.requests import JobRequest
-from noonward.live.server import _require_mode
 from noonward.live.store.store import Store
 
 FAST = """
@@ -123,12 +122,12 @@ def test_a_store_of_a_shadow_is_not_served_live_nor_the_reverse(tmp_path):
         mode: Store(tmp_path / mode, ManualClock(datetime(2026, 3, 1, tzinfo=UTC))) for mode in ("live", "shadow")
     }
     for mode, store in stores.items():
-        _require_mode(store, mode)
-        _require_mode(store, mode)
-    with pytest.raises(ScenarioError, match="is of a shadow service, whose jobs a live one must not take over"):
-        _require_mode(stores["shadow"], "live")
-    with pytest.raises(ScenarioError, match="is of a live service"):
-        _require_mode(stores["live"], "shadow")
+        store.require_mode(mode)
+        store.require_mode(mode)
+    with pytest.raises(ScenarioError, match="is of a service of kind shadow, whose work one of kind live must"):
+        stores["shadow"].require_mode("live")
+    with pytest.raises(ScenarioError, match="is of a service of kind live"):
+        stores["live"].require_mode("shadow")
     for store in stores.values():
         store.close()
 

@@ -21,6 +21,7 @@ OLD = "; ".join(
     [
         "DROP TABLE needs",
         "DROP TABLE published",
+        "DROP TABLE images",
         "DROP INDEX jobs_open",
         "DROP INDEX outbox_capped",
         *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in OF_JOBS),

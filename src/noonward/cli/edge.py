@@ -134,7 +134,7 @@ def up(
     except KeyboardInterrupt:
         print("interrupted; the service is stopped", file=sys.stderr)
         raise Interrupted from None
-    print(f"{ready} workers are ready; page: {client.page_address}")
+    print(f"{ready} workers are ready; page: {folder / 'index.html'}, or {client.page_address} with a token")
     print(f"submit a task: noonward edge submit 'a lighthouse at dusk' --gang 2 --wait --folder {folder}")
 
 
@@ -204,7 +204,8 @@ def status(
 
     from noonward.files import write_text
     from noonward.live.edge.client import Client
-    from noonward.live.edge.page import page as page_of
+    from noonward.live.edge.page import page_file
+    from noonward.live.web.html import Html
 
     client = Client(folder)
     if watch:
@@ -212,7 +213,7 @@ def status(
         return
     found = client.status()
     if page is not None:
-        write_text(page, page_of(found, folder))
+        write_text(page, page_file(Html(), found, folder))
     if json:
         print(dumps(found))
         return
@@ -221,7 +222,7 @@ def status(
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     for table in _tables(found):
         console.print(table)
-    print(f"page: {page or client.page_address}")
+    print(f"page: {page or folder / 'index.html'}")
 
 
 @app.command()

@@ -11,7 +11,8 @@ import msgspec
 
 from noonward.errors import MissingExtraError, NoonwardError
 from noonward.live.accounts import Savings
-from noonward.live.api.shown import DecisionShown, Event, JobList, JobShown, Problem, ServiceShown, SiteShown, Submitted
+from noonward.live.api.shown import DecisionShown, Event, JobList, JobShown, ServiceShown, SiteShown, Submitted
+from noonward.live.refusals import Problem
 from noonward.live.requests import JobRequest
 from noonward.live.tenants import TenantShown
 from noonward.live.why import Plan, Why

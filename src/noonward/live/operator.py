@@ -6,23 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from noonward.errors import DataError, NoonwardError, nearest
+from noonward.errors import DataError, nearest
 from noonward.live.controller import Controller
+from noonward.live.refusals import NoSuchJobError, NotYoursError, TooLateError
 from noonward.live.store.database import Change, Connection
 from noonward.live.store.events import add_event
 from noonward.live.store.schema import ENDED
-
-
-class NoSuchJobError(NoonwardError):
-    """There is no job of a number."""
-
-
-class NotYoursError(NoonwardError):
-    """A job is another owner's."""
-
-
-class TooLateError(NoonwardError):
-    """A job has gone too far for what is asked."""
 
 
 def cancel_job(controller: Controller, job: int, who: str, *, only_of: str | None = None) -> None:

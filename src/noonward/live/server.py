@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from noonward.errors import FileError, MissingExtraError, ScenarioError
+from noonward.errors import MissingExtraError, ScenarioError
 from noonward.files import locked_folder
 from noonward.live.clock import Clock, SystemClock
 from noonward.live.config import LiveConfig
@@ -52,6 +52,8 @@ def serve(
         MissingExtraError: The extra ``live`` is not installed.
     """
     _require_extra()
+    from noonward.live.api.connections import listener_at
+
     _require_own_key(config.tls_key)
     _allow_many_files()
     running: list[Controller] = []
@@ -65,11 +67,11 @@ def serve(
         try:
             setup = Setup.of(config, scenario, store, shadow=shadow)
             _require_tokens(setup, store)
-            _require_mode(store, "shadow" if shadow else "live")
+            store.require_mode("shadow" if shadow else "live")
             controller = Controller(setup, store)
             controller.rehearse()
             running.append(controller)
-            with _bound(config.host, config.port) as listener:
+            with listener_at(config.host, config.port) as listener:
                 lost = _answer(config, controller, listener, started)
         finally:
             store.close()
@@ -90,26 +92,10 @@ def _require_extra() -> None:
 
 def _answer(config: LiveConfig, controller: Controller, listener: socket.socket, started: object) -> bool:
     """Runs the loops and answers requests until the service is told to end; returns whether it has lost the lead."""
-    import uvicorn
-
     from noonward.live.api.app import make_app
-    from noonward.live.api.connections import IDLE_S, Connection
+    from noonward.live.api.connections import http_server
 
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(controller),
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            lifespan="off",
-            http=Connection,
-            timeout_keep_alive=int(IDLE_S),
-            timeout_graceful_shutdown=5,
-            ssl_certfile=_path(config.tls_certificate),
-            ssl_keyfile=_path(config.tls_key),
-            server_header=False,
-        )
-    )
+    server = http_server(make_app(controller), config.tls_certificate, config.tls_key)
     lost = threading.Event()
 
     def end() -> None:
@@ -182,40 +168,3 @@ def _require_tokens(setup: Setup, store: Store) -> None:
             f"the service would run without tokens, while {setup.needs_tokens}; make one first ('noonward live token "
             f"add NAME --scope admin {where}'), or listen at 127.0.0.1 and say without_tokens: true"
         )
-
-
-def _require_mode(store: Store, mode: str) -> None:
-    """Notes whether a store is of a shadow or of a live service; raises ScenarioError where it is of the other.
-
-    Jobs of a watched cluster, and those that ran only in the books, must not be handed to clusters, nor the reverse.
-    """
-    known = store.value("mode")
-    if known is None:
-        store.do(lambda connection, now_s: store.keep(connection, {"mode": mode}))
-    elif known != mode:
-        raise ScenarioError(
-            f"the store {store.database.title} is of a {known} service, whose jobs a {mode} one must not take over; "
-            "give another folder or database (--folder)"
-        )
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens at an address; connections wait until the server takes them.
-
-    Raises:
-        FileError: The address cannot be used.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise FileError(f"the service cannot listen at {host}:{port}: {error}; choose another port") from error
-    return listener
-
-
-def _path(path: Path | None) -> str | None:
-    return None if path is None else str(path)

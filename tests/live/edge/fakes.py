@@ -4,12 +4,14 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from noonward.live.clock import SystemClock
 from noonward.live.edge.controller import Controller
 from noonward.live.edge.model_folder import ModelFolder
 from noonward.live.edge.orders import Beat, Facts, Limits, Part
 from noonward.live.edge.plan import Plan
 from noonward.live.edge.tasks import TaskStore
 from noonward.live.edge.workers import WorkerDiedError
+from noonward.live.store.store import Store
 from noonward.model.edge.scenario import EdgeScenario
 from noonward.schedule.edge.rules import FirstFit
 
@@ -33,6 +35,16 @@ def setting(servers=4, **changes):
         **changes,
     }
     return EdgeScenario(**content)
+
+
+STORES = []
+"""Stores that are open; closed after each test (conftest.py)."""
+
+
+def opened(folder):
+    """Returns the store of a folder."""
+    STORES.append(Store(folder, SystemClock()))
+    return STORES[-1]
 
 
 class FakeWorkers:
@@ -99,7 +111,7 @@ class Bench:
     def __init__(self, folder, scheduler=None, of=None, **plan) -> None:
         self.now_s = 0.0
         self.workers = FakeWorkers()
-        self.store = TaskStore(folder)
+        self.store = TaskStore(opened(folder), folder)
         given = Plan(setting=of or setting(), models=MODELS, limits=plan.pop("limits", Limits()), **plan)
         self.controller = Controller(
             given,

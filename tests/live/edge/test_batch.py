@@ -4,7 +4,6 @@ import pytest
 
 from live.edge.fakes import Bench
 from noonward.errors import DataError
-from noonward.live.edge.tasks import ImageTask
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_every_image_of_a_launch_is_kept_and_bears_its_share_of_the_energy(bench
     assert [task.attempts[0].images for task in tasks] == [2, 2]
     assert sum(task.energy_j for task in tasks) == pytest.approx(2.0 * 100 + 4.0 * 300)
     assert bench.controller.predictor.runs_G[1] == 0, "the scheduler is told the times of single images"
-    assert ImageTask.from_dict(tasks[0].as_dict() | {}).attempts[0].images == 2
+    assert bench.store.read()[0][tasks[0].id].attempts[0].images == 2
 
 
 @pytest.mark.parametrize("answer", [DataError("the prompt has 200 tokens"), OSError("out of memory")])

@@ -41,7 +41,7 @@ def test_an_image_is_kept_with_its_record(bench, tmp_path):
     bench.now_s = 6.0
     bench.draw(0, 1)
     assert (task.state, task.response_s, task.quality) == ("done", 6.0, pytest.approx(0.2475, abs=1e-4))
-    kept = json.loads((tmp_path / "tasks" / f"{task.id}.json").read_text())
+    kept = bench.store.read()[0][task.id].as_dict()
     (attempt,) = kept["attempts"]
     assert (attempt["servers"], attempt["formed"], attempt["load_s"], attempt["run_s"]) == ([0, 1], True, 1.5, 3.0)
     assert kept["energy_j"] == pytest.approx(2 * (2.0 * 100 + 4.0 * 300))
@@ -367,6 +367,19 @@ def test_a_worker_that_is_slow_but_uses_the_processor_is_not_killed(bench):
     assert bench.workers.killed == []
     bench.pass_s(8.0)
     assert bench.workers.killed == [0]
+
+
+def test_a_worker_that_starts_slowly_but_uses_the_processor_is_not_killed(tmp_path):
+    bench = Bench(tmp_path, limits=Limits(start_s=10, starts=1))
+    for n in (0, 1, 2):
+        bench.workers.answer(n, "facts", Facts(pid=1, host="", node="", device="cpu"))
+    for second in range(60):
+        bench.workers.used_s[3] = 0.01 * second
+        bench.pass_s(1.0)
+    assert bench.workers.killed == []
+    bench.pass_s(22.0)
+    assert bench.workers.killed == [3]
+    assert "was not ready within" in bench.controller.servers[3].reason
 
 
 def test_a_run_that_goes_on_step_by_step_is_not_ended_however_long_it_takes(tmp_path):

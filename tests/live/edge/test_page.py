@@ -1,8 +1,9 @@
 """The page: what it shows, and that prompts cannot break it."""
 
 from live.edge.fakes import Bench
-from noonward.live.edge.page import page
+from noonward.live.edge.page import page_file
 from noonward.live.edge.status import status
+from noonward.live.web.html import Html
 
 
 def drawn(tmp_path):
@@ -23,7 +24,7 @@ def drawn(tmp_path):
 
 def test_tasks_images_servers_and_expected_times_are_shown(tmp_path):
     bench = drawn(tmp_path)
-    text = page(status(bench.controller), tmp_path)
+    text = page_file(Html(), status(bench.controller), tmp_path)
     for words in (
         "1 queued, 1 running, 1 done, 1 failed",
         "&lt;b&gt;boat&lt;/b&gt;",
@@ -31,8 +32,8 @@ def test_tasks_images_servers_and_expected_times_are_shown(tmp_path):
         "server 0: OSError: no such folder",
         "data:image/png;base64,cG5n",
         "tiny (without text encoder: prompts are not understood), other",
-        '<td class="">2.000</td><td class="text">1 load</td>',
-        '<td class="">10.000</td><td class="text">the scenario</td>',
+        '<td>2.000</td><td class="text">1 load</td>',
+        '<td>10.000</td><td class="text">the scenario</td>',
         "2,800 J",
     ):
         assert words in text, words
@@ -45,13 +46,13 @@ def test_a_gang_is_drawn_on_all_its_servers_with_its_load_first(tmp_path):
     found = status(bench.controller)
     found["tasks"] = found["tasks"][:1]
     found["now_unix_s"] = found["tasks"][0]["submitted_unix_s"] + 10.0
-    text = page(found, tmp_path)
+    text = page_file(Html(), found, tmp_path)
     for y in (0, 26):
-        assert f'<rect x="80.0" y="{y}" width="212.0" height="20" fill="#ddaa33"' in text
-        assert f'<rect x="292.0" y="{y}" width="424.0" height="20" fill="#44aa99"' in text
+        assert f'<rect x="80.0" y="{y}" width="212.0" height="20" class="load"' in text
+        assert f'<rect x="292.0" y="{y}" width="424.0" height="20" class="gang-2"' in text
 
 
 def test_a_service_without_tasks_has_a_page(tmp_path):
-    text = page(status(Bench(tmp_path).controller), tmp_path)
+    text = page_file(Html(), status(Bench(tmp_path).controller), tmp_path)
     assert "0 queued" in text
     assert "Who worked when" not in text

@@ -4,57 +4,84 @@ import json
 
 import pytest
 
-from live.edge.fakes import MODELS, Bench, setting
-from noonward.errors import DataError, ScenarioError
+from live.edge.fakes import MODELS, Bench, opened, setting
+from noonward.errors import DataError, FileError, ScenarioError
 from noonward.live.edge.energy import energy_j
 from noonward.live.edge.orders import Drawing, Limits
 from noonward.live.edge.predictor import Predictor
 from noonward.live.edge.settings import Settings, read_settings
-from noonward.live.edge.tasks import TaskStore
+from noonward.live.edge.tasks import TIMES
 
 
 def test_a_task_is_read_back_as_it_was_written(tmp_path):
     bench = Bench(tmp_path).ready()
     task = bench.submit(gang=2, deadline_s=9.0)
-    assert TaskStore(tmp_path).read() == ({task.id: task}, [])
+    assert bench.store.read() == ({task.id: task}, [])
+
+
+def change_record(bench, number, change):
+    """Changes the stored record of a task; None: to what is no JSON."""
+    store = bench.store.store
+    content = json.loads(store.read("SELECT record FROM images WHERE id = ?", number)[0]["record"])
+    record = "{" if change is None else json.dumps({**content, **change})
+    store.do(
+        lambda connection, now_s: connection.execute("UPDATE images SET record = ? WHERE id = ?", (record, number))
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (None, "Expecting property name"),
-        ({"format": 99}, "this version reads format 1"),
+        (None, "truncated"),
         ({"gang": True}, "Expected `int`, got `bool`"),
         ({"gang": 2.0}, "Expected `int`, got `float`"),
-        ({"prompt": "a \ud800 boat"}, "surrogates not allowed"),
+        ({"prompt": "a \ud800 boat"}, "surrogate"),
         ({"state": "lost"}, "Invalid enum value 'lost'"),
         ({"id": "image-000009"}, "it is the record of 'image-000009'"),
         ({"attempts": [{}]}, "missing required field"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_set_aside_with_a_message_and_the_others_are_read(tmp_path, change, words):
+def test_a_record_that_cannot_be_read_is_left_out_with_a_message_and_the_others_are_read(tmp_path, change, words):
     bench = Bench(tmp_path)
-    first, second = bench.submit(), bench.submit()
-    record = tmp_path / "tasks" / f"{second.id}.json"
-    record.write_text("{" if change is None else json.dumps({**json.loads(record.read_text()), **change}))
+    first = bench.submit()
+    bench.submit()
+    change_record(bench, 2, change)
     again = Bench(tmp_path)
     assert list(again.controller.tasks) == [first.id]
     (note,) = again.controller.notes.texts
-    assert f"{second.id}.json is no readable record of a task and was set aside in {tmp_path}" in note
+    assert "the record of image 2 cannot be read and is left out: " in note
     assert words in note
-    assert (tmp_path / "tasks" / "unreadable" / record.name).is_file()
     assert again.submit().id == "image-000003", "its number is not given again"
 
 
 def test_a_record_of_an_earlier_version_is_read(tmp_path):
     bench = Bench(tmp_path)
     task = bench.submit()
-    record = tmp_path / "tasks" / f"{task.id}.json"
-    content = json.loads(record.read_text())
-    content["attempts"] = [{"servers": [0], "steps": 20, "formed": True, "launched_unix_s": 5.0, "error": "oh"}]
-    record.write_text(json.dumps(content))
-    tasks, notes = TaskStore(tmp_path).read()
+    change_record(
+        bench, 1, {"attempts": [{"servers": [0], "steps": 20, "formed": True, "launched_unix_s": 5.0, "error": "oh"}]}
+    )
+    tasks, notes = bench.store.read()
     assert (tasks[task.id].attempts[0].fault, notes) == ("task", [])
+
+
+def test_a_number_is_not_given_again_after_all_tasks_were_forgotten(tmp_path):
+    bench = Bench(tmp_path)
+    for task in [bench.submit() for _ in range(3)][::-1]:  # the newest first
+        bench.store.forget(task)
+    assert bench.store.read() == ({}, [])
+    assert Bench(tmp_path).submit().id == "image-000004"
+
+
+def test_a_store_that_is_no_store_is_one_clear_error(tmp_path):
+    (tmp_path / "noonward.sqlite").write_text("no" * 500)
+    with pytest.raises(FileError, match="cannot be used as a store: file is not a database"):
+        Bench(tmp_path)
+
+
+def test_the_store_of_another_service_is_refused(tmp_path):
+    opened(tmp_path).require_mode("live")
+    with pytest.raises(ScenarioError, match="is of a service of kind live, whose work one of kind images must not"):
+        opened(tmp_path).require_mode("images")
 
 
 def test_measured_times_are_there_after_a_restart_with_the_same_models_alone(tmp_path):
@@ -81,7 +108,8 @@ def test_damaged_times_are_measured_anew(tmp_path, times):
     again = Bench(tmp_path).controller
     assert again.predictor.loads_G.sum() == 0
     assert "times are measured again" in again.notes.texts[0]
-    (tmp_path / "times.json").write_text("[" * 100_000)
+    store = bench.store.store
+    store.do(lambda connection, now_s: store.keep(connection, {TIMES: "[" * 100_000}))
     assert Bench(tmp_path).controller.predictor.loads_G.sum() == 0
 
 

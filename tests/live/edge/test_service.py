@@ -5,12 +5,15 @@ import json
 import os
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
 from noonward.errors import FileError, NoonwardError
+from noonward.live.clock import SystemClock
 from noonward.live.edge.orders import Limits
+from noonward.live.edge.tasks import TaskStore
+from noonward.live.store.store import Store
 
 pytestmark = [
     pytest.mark.skipif(
@@ -194,11 +197,9 @@ def test_a_ray_that_is_killed_is_started_again_and_the_tasks_are_done(client):
 
 
 def test_the_page_holds_images_and_asks_no_other_host(client):
-    import urllib.request
-
     finished(client, client.submit({"prompt": "<script>alert(1)</script>", "gang": 1, "steps_max": 1})["id"])
-    with urllib.request.urlopen(client.page_address, timeout=60) as answer:
-        text = answer.read().decode()
+    page = client._folder / "index.html"
+    text = until(lambda: "alert(1)" in (found := page.read_text(encoding="utf-8")) and found)
     assert "&lt;script&gt;alert(1)" in text
     assert "<script" not in text
     assert "data:image/png;base64," in text
@@ -259,7 +260,8 @@ def test_the_command_line_starts_asks_and_stops_a_service_that_outlives_it(noonw
     down = noonward("edge", "down", "--folder", "e")
     assert (down.code, "killed" in down.out) == (0, False), down.out
     assert processes_of(tmp_path / "e") == []
-    kept = json.loads((tmp_path / "e" / "tasks" / "image-000004.json").read_text())
-    assert kept["state"] in ("queued", "done")
+    with closing(Store(tmp_path / "e", SystemClock())) as store:
+        kept, _ = TaskStore(store, tmp_path / "e").read()
+    assert kept["image-000004"].state in ("queued", "done")
     again = noonward("edge", "down", "--folder", "e")
     assert (again.code, "no service is up in e" in again.err) == (2, True)

@@ -12,12 +12,8 @@ from noonward.live.edge.service import Service
 def service(tmp_path):
     """A service with fake workers, whose turns are taken by the test."""
 
-    def make(post, store, clock, start):
-        bench = Bench(tmp_path)
-        bench.ready()
-        return bench.controller
-
-    return Service(tmp_path, make)
+    bench = Bench(tmp_path).ready()
+    return Service(tmp_path, bench.store.store, lambda *_: bench.controller)
 
 
 def last(service):

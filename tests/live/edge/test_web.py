@@ -14,17 +14,20 @@ pytest.importorskip("uvicorn")
 
 from starlette.testclient import TestClient
 
-from live.edge.fakes import MODELS, PART, setting
+from live.edge.fakes import MODELS, PART, opened, setting
 from noonward.live.api.guard import MOST_BYTES
 from noonward.live.edge.controller import Controller
 from noonward.live.edge.orders import Beat, Facts, Limits, Part
 from noonward.live.edge.plan import Plan
 from noonward.live.edge.service import Service
 from noonward.live.edge.web import WebServer
+from noonward.live.tokens import make_token, revoke_token
 from noonward.schedule.edge.rules import FirstFit
 
-TOKEN = "word"
-OURS = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+
+def headers(token):
+    """Returns what a client with a token sends."""
+    return {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
 
 class QuickWorkers:
@@ -81,8 +84,10 @@ class Running:
             plan = Plan(setting=setting(), models=MODELS, limits=Limits())
             return Controller(plan, FirstFit(), self.workers, store, clock, start, np.random.default_rng(0))
 
-        self.service = Service(folder, make)
-        self.web = WebServer(TOKEN, self.service._answer, self.service.watch)
+        self.store = opened(folder)
+        self.tokens = {scope: make_token(self.store, scope, scope) for scope in ("read", "submit", "admin")}
+        self.service = Service(folder, self.store, make)
+        self.web = WebServer(self.store, folder, self.service._answer, self.service.watch)
         self.ended = False
         self.thread = threading.Thread(target=self.turns, daemon=True)
         self.thread.start()
@@ -95,7 +100,7 @@ class Running:
         self.ended = True
         self.service._inbox.put(lambda: None)
         self.thread.join()
-        self.web._socket.close()
+        self.web.shutdown()
 
     def states(self):
         return [task.state for task in self.service.controller.tasks.values()]
@@ -112,7 +117,7 @@ def running(tmp_path):
 @pytest.fixture
 def client(running):
     """A client that has the token."""
-    with TestClient(running.web.app(), headers=OURS) as client:
+    with TestClient(running.web.app(), headers=headers(running.tokens["admin"])) as client:
         yield client
 
 
@@ -141,9 +146,22 @@ def test_an_image_comes_as_openais_clients_expect_it(client):
 
 def test_an_image_comes_as_an_address_that_opens_without_a_header(client):
     (image,) = asked(client, response_format="url").json()["data"]
+    (second,) = asked(client, response_format="url").json()["data"]
+    assert "nwt_" not in image["url"], "the address holds no token"
     with TestClient(client.app) as other:
         answer = other.get(image["url"])
-    assert (answer.status_code, answer.headers["content-type"], answer.content) == (200, "image/png", b"a boat")
+        assert (answer.status_code, answer.headers["content-type"], answer.content) == (200, "image/png", b"a boat")
+        key = image["url"].split("?")[1]
+        assert other.get(f"/images/{second['id']}.png?{key}").status_code == 401, "it opens one image alone"
+        assert other.get(f"/status?{key}").status_code == 401
+
+
+def test_addresses_of_images_outlive_the_service(client, running, tmp_path):
+    (image,) = asked(client, response_format="url").json()["data"]
+    again = WebServer(running.store, tmp_path, running.service._answer, running.service.watch)
+    with TestClient(again.app()) as other:
+        assert other.get(image["url"]).content == b"a boat"
+    again.shutdown()
 
 
 def test_guidance_negative_prompt_size_and_steps_reach_the_workers(client, running):
@@ -195,8 +213,17 @@ def test_wrong_requests_are_refused_in_openais_form(client, running, content, wo
 @pytest.mark.parametrize("path", ["/tasks", "/v1/images/generations"])
 def test_strange_bodies_are_answered(client, path, body):
     answer = client.post(path, content=body)
-    assert answer.status_code == 400
-    assert answer.json()["error"]
+    assert answer.status_code in ((400,) if path.startswith("/v1") else (400, 422))
+    assert answer.json()["error" if path.startswith("/v1") else "message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [({"prompt": "a", "owner": "b"}, "unknown field 'owner'"), ({}, "there is no prompt")]
+)
+def test_a_task_has_the_fields_that_are_listed_alone(client, content, words):
+    answer = client.post("/tasks", json=content)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert words in answer.json()["message"]
 
 
 def test_a_body_that_is_too_large_is_refused(client):
@@ -209,21 +236,53 @@ def test_a_body_of_another_type_is_refused(client):
     assert "send 'Content-Type: application/json'" in answer.json()["error"]["message"]
 
 
-def test_the_page_allows_nothing_from_elsewhere(client):
-    headers = client.get("/page").headers
-    assert headers["content-security-policy"].startswith("default-src 'none'")
-    assert (headers["x-frame-options"], headers["referrer-policy"]) == ("DENY", "same-origin")
-    assert headers["cache-control"] == "no-store"
+def test_the_page_is_shown_to_whoever_logs_in_and_allows_nothing_from_elsewhere(client, running):
+    assert asked(client).status_code == 200
+    with TestClient(running.web.app(), follow_redirects=False) as browser:
+        assert browser.get("/").headers["location"] == "/login?next=/"
+        assert browser.get("/images/image-000001.png").status_code == 401
+        assert browser.post("/login", data={"token": running.tokens["read"]}).status_code == 303
+        page = browser.get("/")
+        assert "1 done" in page.text
+        assert '<img src="/images/image-000001.png"' in page.text
+        assert browser.get("/images/image-000001.png").content == b"a boat"
+        assert browser.get("/static/style.css").status_code == 200
+        word = page.text.split('name="word" value="')[1].split('"')[0]
+        assert browser.post("/logout", data={"word": word}).status_code == 303
+        assert browser.get("/images/image-000001.png").status_code == 401
+    assert "style-src 'self'" in page.headers["content-security-policy"]
+    assert (page.headers["x-frame-options"], page.headers["cache-control"]) == ("DENY", "no-store")
 
 
-def test_all_but_health_needs_the_token(running):
+READ = ("/metrics", "/v1/models", "/status", "/tasks/image-000001", "/images/image-000001.png")
+
+
+def test_all_but_health_needs_a_token(running):
     with TestClient(running.web.app()) as client:
         assert client.get("/health").status_code in (200, 503)
-        for path in ("/metrics", "/v1/models", "/status", "/page", "/tasks/image-000001", "/images/image-000001.png"):
+        for path in READ:
             assert client.get(path).status_code == 401
-            assert client.get(path, headers={"Authorization": "Bearer wrong"}).status_code == 401
-        assert client.post(f"/stop?token={TOKEN}").status_code == 401, "an address must not change anything"
+            assert client.get(path, headers=headers("wrong")).status_code == 401
+        assert client.post("/stop").status_code == 401
         assert client.get("/nothing").status_code == 404
+        revoke_token(running.store, "read")
+        assert client.get("/status", headers=headers(running.tokens["read"])).status_code == 401
+
+
+def test_a_token_allows_what_its_scope_says(running, client):
+    assert asked(client).status_code == 200
+    with TestClient(running.web.app()) as other:
+        reader, user = headers(running.tokens["read"]), headers(running.tokens["submit"])
+        assert [other.get(path, headers=reader).status_code for path in READ] == [200] * 5
+        refused = other.post("/v1/images/generations", json={"prompt": "a boat"}, headers=reader)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (403, "invalid_request_error")
+        assert other.post("/tasks", json={"prompt": "a boat"}, headers=reader).status_code == 403
+        mine = other.post("/tasks", json={"prompt": "a boat"}, headers=user).json()
+        assert mine["owner"] == "submit"
+        assert other.delete(f"/tasks/{mine['id']}", headers=user).status_code == 200
+        refused = other.delete("/tasks/image-000001", headers=user)
+        assert (refused.status_code, refused.json()["code"]) == (403, "owner")
+        assert other.post("/stop", headers=user).status_code == 403
 
 
 def test_a_task_is_canceled_and_its_servers_are_free_again(client, running):
@@ -235,7 +294,7 @@ def test_a_task_is_canceled_and_its_servers_are_free_again(client, running):
         assert client.delete(f"/tasks/{name}").json()["reason"] == "it was canceled"
     assert asked(client, gang=4).status_code == 200
     assert client.delete(f"/tasks/{runs}").json()["state"] == "failed", "to cancel what has ended changes nothing"
-    assert client.delete("/tasks/image-000009").status_code == 400
+    assert client.delete("/tasks/image-000009").status_code == 404
 
 
 def test_a_request_whose_image_fails_says_why_and_leaves_nothing(client, running):
@@ -258,6 +317,7 @@ def test_health_and_metrics(client):
     assert 'noonward_edge_tasks{state="done"} 1\n' in text
     assert 'noonward_edge_workers{state="ready"} 4\n' in text
     assert "# TYPE noonward_edge_mean_response_seconds gauge\n" in text
+    assert 'noonward_edge_http_requests_total{method="POST",route="/v1/images/generations",status="200"} 1\n' in text
 
 
 def test_many_requests_at_once_are_each_answered_once(client, running):
@@ -274,8 +334,10 @@ def test_a_client_that_goes_away_cancels_its_images(running):
 
     running.workers.held = True
     running.web.start()
-    connection = http.client.HTTPConnection("127.0.0.1", running.web.server_port, timeout=60)
-    connection.request("POST", "/v1/images/generations", json.dumps({"prompt": "a boat"}), OURS)
+    connection = http.client.HTTPConnection("127.0.0.1", running.web.port, timeout=60)
+    connection.request(
+        "POST", "/v1/images/generations", json.dumps({"prompt": "a boat"}), headers(running.tokens["submit"])
+    )
     until(lambda: running.states() == ["running"])
     connection.close()
     until(lambda: running.states() == ["failed"])

@@ -5,14 +5,13 @@ from __future__ import annotations
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
+from noonward.live.api.answers import defect, not_allowed, problem
 from noonward.live.api.guard import Bodies
-from noonward.live.api.handlers import Api, problem
-from noonward.live.api.watched import Watched
+from noonward.live.api.handlers import Api
+from noonward.live.api.watched import watched
 from noonward.live.controller import Controller
-from noonward.live.logs import REQUEST
 from noonward.live.web.forms import Forms
 from noonward.live.web.pages import Pages
 
@@ -29,24 +28,12 @@ def make_app(controller: Controller) -> ASGIApp:
     async def not_found(request: Request, error: Exception) -> Response:
         message = f"there is nothing at {request.url.path}"
         if "text/html" in request.headers.get("accept", ""):
-            return pages.refused(request, 404, f"{message}.")
+            return pages.entry.refused(request, 404, f"{message}.")
         return problem(404, "unknown", f"{message}; /openapi.json lists what there is")
-
-    async def not_allowed(request: Request, error: Exception) -> Response:
-        return problem(405, "method", f"{request.method} is not possible at {request.url.path}")
-
-    async def defect(request: Request, error: Exception) -> Response:
-        return problem(500, "defect", f"the service failed at this request; its log says more of {REQUEST.get()}")
 
     app = Starlette(
         routes=[*api.routes(), *pages.routes(), *Forms(pages).routes()],
         exception_handlers={404: not_found, 405: not_allowed, 500: defect},
     )
     app.state.bodies = Bodies()
-    paths: dict[object, str] = {}
-    for each in app.routes:
-        if isinstance(each, Route):
-            paths[each.endpoint] = each.path.replace(":job", "")
-        elif isinstance(each, Mount):
-            paths[each.app] = each.path
-    return Watched(app, api.requests, paths)
+    return watched(app, api.requests)

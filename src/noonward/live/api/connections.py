@@ -1,11 +1,17 @@
-"""Connections of the HTTP server: one that sends no whole request in time is closed, and so are endless headers."""
+"""The HTTP server: a connection that sends no whole request in time is closed, and so are endless headers."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from pathlib import Path
 from typing import Any, Final
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from noonward.errors import FileError
 
 IDLE_S: Final = 30.0
 """How long a connection may take to send the head of a request, and how long one without a request is kept, s."""
@@ -64,3 +70,46 @@ class Connection(HttpToolsProtocol):
         self._patience = None
         if self._heads_next():
             self.transport.close()
+
+
+def http_server(app: ASGIApp, certificate: Path | None = None, key: Path | None = None) -> uvicorn.Server:
+    """Returns a server of an application, which logs nothing of its own.
+
+    Args:
+        app: The application.
+        certificate: File of a certificate for TLS; None: plain HTTP.
+        key: File of its key.
+    """
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            http=Connection,
+            timeout_keep_alive=int(IDLE_S),
+            timeout_graceful_shutdown=5,
+            ssl_certfile=None if certificate is None else str(certificate),
+            ssl_keyfile=None if key is None else str(key),
+            server_header=False,
+        )
+    )
+
+
+def listener_at(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens at an address; connections wait until the server takes them.
+
+    Raises:
+        FileError: The address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise FileError(f"the service cannot listen at {host}:{port}: {error}; choose another port") from error
+    return listener

@@ -13,7 +13,7 @@ import numpy as np
 
 from noonward import __version__
 from noonward.live.api.exposition import Exposition, labels
-from noonward.live.api.watched import BOUNDS_S, RequestCounts
+from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.store.sqlite import SqliteFile
@@ -52,7 +52,7 @@ class Figures:
         self._service(lines)
         self._jobs(lines)
         self._sites(lines)
-        self._requests_answered(lines)
+        self._requests.show(lines)
         self._process(lines)
         return lines.text
 
@@ -130,23 +130,6 @@ class Figures:
             for name, row in waiting.items()
         }
         lines.add("site_handover_oldest_seconds", "gauge", "Time since the first of them was to start.", ages)
-
-    def _requests_answered(self, lines: Exposition) -> None:
-        requests = self._requests
-        answered = {
-            labels(method=method, route=route, status=str(status)): count
-            for (method, route, status), count in sorted(requests.answered.items())
-        }
-        lines.add("http_requests_total", "counter", "Requests that were answered.", answered)
-        buckets: dict[str, float] = {}
-        for route, within in sorted(requests.within.items()):
-            total = 0
-            for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], within, strict=True):
-                total += count
-                buckets["_bucket" + labels(route=route, le=bound)] = total
-            buckets["_sum" + labels(route=route)] = requests.seconds[route]
-            buckets["_count" + labels(route=route)] = total
-        lines.add("http_request_seconds", "histogram", "How long requests took.", buckets)
 
     def _process(self, lines: Exposition) -> None:
         lines.add("process_cpu_seconds_total", "counter", "CPU time.", {"": time.process_time()})

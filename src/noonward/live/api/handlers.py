@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -16,22 +16,23 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from noonward import __version__
-from noonward.errors import DataError, NoonwardError, ScenarioError
+from noonward.errors import NoonwardError
 from noonward.live import operator
 from noonward.live.accounts import Savings, savings
 from noonward.live.api import shown
+from noonward.live.api.answers import answer, problem, refusal
 from noonward.live.api.exposition import CONTENT_TYPE
 from noonward.live.api.figures import Figures
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
 from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
-from noonward.live.operator import NoSuchJobError, NotYoursError, TooLateError
+from noonward.live.refusals import NoSuchJobError
 from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
 from noonward.live.segments import stored_segments
 from noonward.live.store.database import Connection, StoreError
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
-from noonward.live.store.submit import KeyConflictError, submission
+from noonward.live.store.submit import submission
 from noonward.live.tenants import Limit, limit_of, tenants_shown
 from noonward.live.tokens import Holder, Scope
 from noonward.live.why import plans, why
@@ -52,22 +53,11 @@ AT_ONCE: Final = 200
 """Jobs of a batch that are checked before another request may have its turn."""
 READY_S: Final = 1.0
 """How long an answer about readiness holds, s."""
-_STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
-    (KeyConflictError, 409, "key"),
-    (NoSuchJobError, 404, "unknown"),
-    (NotYoursError, 403, "owner"),
-    (TooLateError, 409, "state"),
-    (StoreError, 503, "store"),
-    (DataError, 422, "invalid"),
-    (ScenarioError, 422, "invalid"),
-)
-"""Status and code of each kind of error, the first that fits."""
 UNDISPATCHED: Final = "SELECT count(*) AS n FROM outbox WHERE site = ? AND stage IN ('queued', 'intent', 'placed')"
 LATEST_SOURCES: Final = """
 SELECT s.zone, s.source FROM signals s
 JOIN (SELECT zone, max(hour) AS hour FROM signals GROUP BY zone) last ON last.zone = s.zone AND last.hour = s.hour
 """
-_encode: Final = msgspec.json.Encoder().encode
 Handler = Callable[[Request, Holder], Awaitable[Response]]
 
 
@@ -427,7 +417,7 @@ class Api:
             events = await run_in_threadpool(self._events, after, MOST_ROWS)
             for event in events:
                 after = event.id
-                yield b"id: %d\ndata: %s\n\n" % (event.id, _encode(event))
+                yield b"id: %d\ndata: %s\n\n" % (event.id, msgspec.json.encode(event))
             if not events:
                 yield b": still here\n\n"
                 await asyncio.sleep(NEWS_S)
@@ -505,36 +495,6 @@ class Api:
     async def openapi(self, request: Request) -> Response:
         """Describes the interface."""
         return answer(document())
-
-
-def refusal(error: Exception) -> RefusedError | None:
-    """Returns an error as a request is refused with it; None for a defect."""
-    for kind, status, code in _STATUS:
-        if isinstance(error, kind):
-            return RefusedError(status, code, str(error))
-    return None
-
-
-def answer(content: Any, status: int = 200) -> Response:
-    """Returns content as JSON."""
-    return Response(_encode(content), status, media_type="application/json")
-
-
-def problem(status: int, code: str, message: str, after_s: float | None = None) -> Response:
-    """Returns why a request was refused.
-
-    Args:
-        status: HTTP status.
-        code: Word for programs.
-        message: What is wrong and what to do.
-        after_s: When it may be tried again, s; None: after five seconds where the service is at fault.
-    """
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    if after_s is not None or status == 503:
-        headers = {"Retry-After": str(math.ceil(5.0 if after_s is None else after_s))}
-    return Response(
-        _encode(shown.Problem(code=code, message=message)), status, media_type="application/json", headers=headers
-    )
 
 
 def _with_keys(jobs: list[JobRequest], key: str) -> list[JobRequest]:

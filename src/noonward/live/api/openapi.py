@@ -10,6 +10,7 @@ import msgspec
 from noonward import __version__
 from noonward.live.accounts import Savings
 from noonward.live.api import shown
+from noonward.live.refusals import Problem
 from noonward.live.requests import JobRequest
 from noonward.live.tenants import TenantShown
 from noonward.live.why import Plan, Why
@@ -57,10 +58,8 @@ _WORDS: Final = {
 def document() -> dict[str, Any]:
     """Returns the OpenAPI document."""
     kinds = [kind for route in _ROUTES for kind in route[3:5] if kind is not None]
-    schemas, components = msgspec.json.schema_components(
-        [*kinds, shown.Problem], ref_template="#/components/schemas/{name}"
-    )
-    schema_of = dict(zip((str(kind) for kind in [*kinds, shown.Problem]), schemas, strict=True))
+    schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template="#/components/schemas/{name}")
+    schema_of = dict(zip((str(kind) for kind in [*kinds, Problem]), schemas, strict=True))
     paths: dict[str, Any] = {}
     for method, path, summary, body, given, statuses, query in _ROUTES:
         paths.setdefault(path, {})[method] = {
@@ -73,7 +72,7 @@ def document() -> dict[str, Any]:
             "responses": {
                 str(status): {
                     "description": _WORDS[status],
-                    "content": _json(schema_of[str(given if status < 300 else shown.Problem)]),
+                    "content": _json(schema_of[str(given if status < 300 else Problem)]),
                 }
                 for status in (*statuses, 401, 403, 429)
             },

@@ -12,13 +12,6 @@ from noonward.live.segments import Segment
 from noonward.live.store.database import Row
 
 
-class Problem(msgspec.Struct, kw_only=True):
-    """Why a request was refused."""
-
-    code: str
-    message: str
-
-
 class Submitted(msgspec.Struct, kw_only=True):
     """Answer to a submission: every job is on the disk."""
 

@@ -8,8 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from noonward.live.api.exposition import Exposition, labels
 from noonward.live.logs import HEADER, REQUEST, log_request, request_id
 
 _log: Final = logging.getLogger("noonward.live")
@@ -41,6 +44,23 @@ class RequestCounts:
         bucket = next((n for n, bound_s in enumerate(BOUNDS_S) if took_s <= bound_s), len(BOUNDS_S))
         self.within.setdefault(route, [0] * (len(BOUNDS_S) + 1))[bucket] += 1
         self.seconds[route] += took_s  # type: ignore[assignment]
+
+    def show(self, lines: Exposition) -> None:
+        """Adds the counts to figures for Prometheus."""
+        answered = {
+            labels(method=method, route=route, status=str(status)): count
+            for (method, route, status), count in sorted(self.answered.items())
+        }
+        lines.add("http_requests_total", "counter", "Requests that were answered.", answered)
+        buckets: dict[str, float] = {}
+        for route, within in sorted(self.within.items()):
+            total = 0
+            for bound, count in zip([*map(str, BOUNDS_S), "+Inf"], within, strict=True):
+                total += count
+                buckets["_bucket" + labels(route=route, le=bound)] = total
+            buckets["_sum" + labels(route=route)] = self.seconds[route]
+            buckets["_count" + labels(route=route)] = total
+        lines.add("http_request_seconds", "histogram", "How long requests took.", buckets)
 
 
 class Watched:
@@ -91,3 +111,19 @@ class Watched:
 
 METHODS: Final = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
 """Methods that are counted by their names."""
+
+
+def watched(app: Starlette, counts: RequestCounts) -> Watched:
+    """Returns an application whose requests are counted by its routes.
+
+    Args:
+        app: The application.
+        counts: Where requests are counted.
+    """
+    paths: dict[object, str] = {}
+    for each in app.routes:
+        if isinstance(each, Route):
+            paths[each.endpoint] = each.path.replace(":job", "")
+        elif isinstance(each, Mount):
+            paths[each.app] = each.path
+    return Watched(app, counts, paths)

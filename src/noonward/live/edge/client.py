@@ -25,7 +25,10 @@ FOLDER_VARIABLE: Final = "NOONWARD_EDGE_FOLDER"
 """Environment variable by which every process of a service is known."""
 STOP_S: Final = 30.0
 """Seconds that a service has to stop before it is killed."""
-MODULES: Final = ("ray", "torch", "diffusers", "transformers", "PIL", "psutil", "msgspec", "starlette", "uvicorn")
+MODULES: Final = (
+    "ray", "torch", "diffusers", "transformers", "PIL", "psutil", "msgspec", "starlette", "uvicorn", "httptools",
+    "jinja2",
+)  # fmt: skip
 """What the extra brings."""
 
 _children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -83,8 +86,8 @@ class Client:
 
     @property
     def page_address(self) -> str:
-        """Address of the service's page, for a browser on this machine."""
-        return f"http://127.0.0.1:{self._port}/page?token={self._token}"
+        """Address of the service's page, for a browser on this machine that logs in with a token."""
+        return f"http://127.0.0.1:{self._port}"
 
     def _ask(self, method: str, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
@@ -106,7 +109,7 @@ class Client:
         finally:
             connection.close()
         if response.status != 200:
-            raise NoonwardError(answer["error"])
+            raise NoonwardError(answer["message"])
         return answer
 
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from noonward.decision.edge.brief import EdgeBrief
 from noonward.decision.edge.scheduler import EdgeScheduler
-from noonward.errors import NoonwardError
 from noonward.live.edge.gang_run import GangRun
 from noonward.live.edge.launches import Launches
 from noonward.live.edge.notes import Notes
@@ -28,6 +27,7 @@ from noonward.live.edge.server import Server
 from noonward.live.edge.task_list import TaskList
 from noonward.live.edge.tasks import ImageTask, TaskStore, number_of
 from noonward.live.edge.workers import Workers
+from noonward.live.refusals import NoSuchJobError, NotYoursError
 from noonward.model.edge.tasks import NO_DEADLINE_S
 
 CANCELED: Final = "it was canceled"
@@ -126,6 +126,7 @@ class Controller:
         negative: str | None = None,
         guidance: float | None = None,
         size: str | None = None,
+        owner: str = "",
     ) -> ImageTask:
         """Queues a task.
 
@@ -139,23 +140,32 @@ class Controller:
             negative: What not to draw, with guidance.
             guidance: Scale of classifier-free guidance, 1 for none; by default the service's.
             size: ``WIDTHxHEIGHT`` in pixels; by default the model's own.
+            owner: Name of the token that submits it.
 
         Raises:
             ScenarioError: The service cannot carry it out; the message says what is allowed.
-            FileError: Its record cannot be written; it is not queued.
+            StoreError: Its record cannot be written; it is not queued.
         """
         number, more = self.task_list.next_number, (negative, guidance, size)
         task = new_task(self.plan, number, prompt, gang, seed, model, steps_max, self.now_unix_s, deadline_s, *more)
+        task.owner = owner
         self.task_list.add(task)
         return task
 
-    def cancel(self, name: str) -> ImageTask:
+    def cancel(self, name: str, *, only_of: str | None = None) -> ImageTask:
         """Ends a task that is queued or running as failed; one that has ended stays as it is. Returns it.
 
+        Args:
+            name: Its id.
+            only_of: Owner whose tasks alone may be canceled; None: all may.
+
         Raises:
-            NoonwardError: There is no such task.
+            NoSuchJobError: There is no such task.
+            NotYoursError: It is another owner's.
         """
         task = self.task(name)
+        if only_of is not None and task.owner != only_of:
+            raise NotYoursError(f"{name} was submitted by {task.owner}; only its owner and administrators cancel it")
         if task.state == "queued":
             self.task_list.close(task, "failed", CANCELED)
         elif task.state == "running":
@@ -166,11 +176,11 @@ class Controller:
         """Returns a task.
 
         Raises:
-            NoonwardError: There is none of that id.
+            NoSuchJobError: There is none of that id.
         """
         task = self.tasks.get(name)
         if task is None:
-            raise NoonwardError(f"there is no task {name!r}; 'noonward edge status' lists them")
+            raise NoSuchJobError(f"there is no task {name!r}; 'noonward edge status' lists them")
         return task
 
     # What is due

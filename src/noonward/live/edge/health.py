@@ -2,7 +2,8 @@
 
 A worker is asked for its health every ``beat_s``. The lease counts from its last sign of life: an answer, or CPU time
 that its process has used. At half of it a silent worker is killed, which turns a hang into a death; the other half is
-left to its gang's members to leave it. So a healthy worker that a busy machine makes slow is not killed.
+left to its gang's members to leave it. A worker that starts is given ``start_s``, again and again as long as it uses
+CPU time. So a healthy worker that a busy machine makes slow is not killed.
 """
 
 from __future__ import annotations
@@ -67,22 +68,30 @@ class WorkerHealth:
     def _check_server(self, n: int, server: Server, now_s: float) -> None:
         """Sends a health check where one is due; kills a worker that does not answer or does not start."""
         limits = self._limits
-        if server.state == "starting" and now_s - server.since_s > limits.start_s:
-            self.kill(n, f"was not ready within {limits.start_s:g} s")
+        if server.state == "starting" and now_s - server.asked_s > limits.start_s:
+            if self._works(n, server):
+                server.asked_s = now_s
+                return
+            self.kill(n, f"was not ready within {now_s - server.since_s:.0f} s")
         elif server.state == "ready" and server.beat_due and now_s - server.asked_s >= self._silence_s:
-            used_s = self._workers.cpu_s(n)
-            if used_s is not None and used_s != server.cpu_s:
-                server.cpu_s, server.asked_s = used_s, now_s
+            if self._works(n, server):
+                server.asked_s = now_s
                 return
             self.kill(n, f"did not answer for {now_s - server.heard_s:.1f} s (lease {limits.lease_s:g} s)")
         elif server.state == "ready" and not server.beat_due and now_s - server.asked_s >= limits.beat_s:
             server.beat_due, server.asked_s, server.cpu_s = True, now_s, self._workers.cpu_s(n)
             self._workers.call(n, "beat", reply=functools.partial(self._heard, n, server.life))
 
+    def _works(self, n: int, server: Server) -> bool:
+        """Returns whether a worker has used CPU time since this was last asked."""
+        before_s, server.cpu_s = server.cpu_s, self._workers.cpu_s(n)
+        return server.cpu_s is not None and server.cpu_s != before_s
+
     def start(self, n: int) -> None:
         """Starts the worker of a server."""
         server, now_s = self._servers[n], self._clock()
         server.state, server.since_s, server.facts, server.beat = "starting", now_s, None, None
+        server.asked_s = now_s
         server.cpu_s, server.group, server.reason = None, 0, None
         server.life += 1
         self._on_start(n, now_s + self._start_s)

@@ -27,6 +27,7 @@ from noonward.live.edge.server import Server
 from noonward.live.edge.task_list import TaskList
 from noonward.live.edge.tasks import Attempt, Fault, ImageTask, TaskStore
 from noonward.live.edge.workers import WorkerDiedError, Workers
+from noonward.live.store.database import StoreError
 from noonward.model.edge.quality import LAWS, quality
 
 SLACK: Final = 10.0
@@ -407,7 +408,7 @@ class Launches:
         """Writes what has been measured, for the next service."""
         try:
             self._store.keep_times({"of": self._plan.measured_for(), "times": self.predictor.state()})
-        except FileError as error:
+        except StoreError as error:
             self._notes.add(f"measured times are not kept: {error}")
 
     def _unix(self, now_s: float) -> float:

@@ -6,13 +6,15 @@ from collections import Counter
 from typing import Any
 
 from noonward.live.api.exposition import Exposition, labels
+from noonward.live.api.watched import RequestCounts
 
 
-def metrics(status: dict[str, Any]) -> str:
+def metrics(status: dict[str, Any], requests: RequestCounts) -> str:
     """Returns the metrics of a service.
 
     Args:
         status: ``noonward.live.edge.status.status``.
+        requests: Requests that were answered.
     """
     states = Counter(server["state"] for server in status["servers"])
     starts = {labels(server=str(server["server"])): server["starts"] for server in status["servers"]}
@@ -30,4 +32,5 @@ def metrics(status: dict[str, Any]) -> str:
     for name, words in (("load", "Expected load by gang size."), ("step", "Expected step by gang size.")):
         values = {labels(gang=str(each["gang"])): each[f"{name}_s"] for each in status["expected"]}
         lines.add(f"expected_{name}_seconds", "gauge", words, values)
+    requests.show(lines)
     return lines.text

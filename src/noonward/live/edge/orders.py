@@ -38,7 +38,7 @@ class Limits:
         beat_s: Time between two health checks of a worker.
         lease_s: A worker that neither answers nor uses CPU time is killed at half of it, counted from its last sign of
             life, and the other members of its gang are free, or killed too, at its end. Above twice ``beat_s``.
-        start_s: A worker that is not ready after so long is killed.
+        start_s: A worker that is not ready after so long, and has used no CPU time for as long, is killed.
         load_s: Least time that loading a model may take; ten times the expected load if that is more.
         group_s: Least time-out of a gang's exchanges; ten times the expected step if that is more.
         join_s: Time-out of forming a gang.

@@ -57,6 +57,7 @@ class RayWorkers:
     ) -> None:
         if address == LOCAL:  # no other machine can reach it; a cluster's tokens are the user's to set
             os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+            os.environ.setdefault("RAY_worker_niceness", "0")  # a Ray of our own runs nothing but the images
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             import ray
@@ -67,6 +68,8 @@ class RayWorkers:
         self._folder: Path | None = None
         self._actors: dict[int, Any] = {}
         self._facts: dict[int, Facts] = {}
+        self._pids: dict[int, int] = {}
+        """Processes of workers on this machine, also of those that still start."""
         self._group: Any = None
         self._watch: RayWatch | None = None
         self._lock = threading.Lock()
@@ -115,13 +118,9 @@ class RayWorkers:
 
     def cpu_s(self, n: int) -> float | None:
         """Returns the CPU seconds that a worker on this machine has used; None for one on another, or stopped."""
-        facts = self._facts.get(n)
-        if facts is None or facts.node != self._own_node:
-            return None
         try:
-            process = psutil.Process(facts.pid)
-            times = process.cpu_times()
-        except psutil.Error:
+            times = psutil.Process(self._pids[n]).cpu_times()
+        except (KeyError, psutil.Error):
             return None
         return float(times.user + times.system)
 
@@ -130,6 +129,7 @@ class RayWorkers:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         self._facts.pop(n, None)
+        self._pids.pop(n, None)
         with self._lock:
             if self._group is None:
                 self._post(functools.partial(reply, WorkerDiedError("cannot be started: Ray is started again")))
@@ -153,13 +153,22 @@ class RayWorkers:
                 self._facts[n] = answer
             reply(answer)
 
+        def placed(answer: Any) -> None:
+            if isinstance(answer, tuple) and answer[1] == self._own_node:
+                self._pids[n] = answer[0]
+
+        self._call(n, "place", (), placed)
         self.call(n, "facts", reply=ready)
 
     def call(self, n: int, name: str, *arguments: Any, reply: Reply) -> None:
         """Calls a method of a worker; replies with ``WorkerDiedError`` if it dies meanwhile."""
+        self._call(n, "call", (name, arguments), reply)
+
+    def _call(self, n: int, name: str, arguments: tuple[Any, ...], reply: Reply) -> None:
+        """Calls a method of an actor; replies in the controller's thread."""
         try:
             with self._lock:
-                answer = self._actors[n].call.remote(name, arguments).future()
+                answer = getattr(self._actors[n], name).remote(*arguments).future()
         except Exception as error:
             self._post(functools.partial(reply, WorkerDiedError(f"could not be called: {error}")))
             return
@@ -167,10 +176,9 @@ class RayWorkers:
 
     def kill(self, n: int) -> None:
         """Ends a worker's process, also one that is stopped or hangs."""
-        facts = self._facts.get(n)
-        if facts is not None and facts.node == self._own_node:
+        if n in self._pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(facts.pid, signal.SIGKILL)
+                os.kill(self._pids[n], signal.SIGKILL)
         with self._lock, contextlib.suppress(Exception):  # a Ray that is gone has no actors; ``outage`` tells that
             self._ray.kill(self._actors[n])
 
@@ -185,13 +193,14 @@ class RayWorkers:
         gone = watch is not None and watch.outage() is not None
         if watch is not None:
             watch.close()
-        for n in list(self._facts):
+        for n in list(self._pids.keys() | self._facts.keys()):
             self.kill(n)
         with self._lock:
             if self._group is not None and not gone:
                 with contextlib.suppress(Exception):
                     self._ray.util.remove_placement_group(self._group)
             self._facts.clear()
+            self._pids.clear()
             self._actors.clear()  # from here on no other thread calls Ray
             self._group = None
         self._ray.shutdown()
@@ -236,10 +245,8 @@ class RayWorkers:
         """Returns what a call returned, or the exception that ended it."""
         try:
             return done.result()
-        except self._ray.exceptions.ActorDiedError as error:
-            told = str(error).strip().splitlines()
-            why = f": {told[-1].strip()}" if "__init__" in str(error) else ""  # only a failed start has a cause of ours
-            return WorkerDiedError(f"died{why}")
+        except self._ray.exceptions.ActorDiedError:
+            return WorkerDiedError("died")
         except self._ray.exceptions.RayTaskError as error:
             return error.cause
         except Exception as error:  # Ray's own trouble, none of the worker's code
@@ -247,16 +254,25 @@ class RayWorkers:
 
 
 class _Actor:
-    """Holds a worker in a Ray process; torch is imported there alone."""
+    """Holds a worker in a Ray process; torch is imported there alone, once the process has said where it is."""
 
     def __init__(self, given: dict[str, Any], local: bool) -> None:
         import ray
 
-        from noonward.live.edge.worker import Worker
-
         host = "127.0.0.1" if local else ray.util.get_node_ip_address()
-        self._worker = Worker(**given, host=host, node=ray.get_runtime_context().get_node_id())
+        self._given = {**given, "host": host, "node": ray.get_runtime_context().get_node_id()}
+        self._making = threading.Lock()
+        self._worker: Any = None
+
+    def place(self) -> tuple[int, str]:
+        """Returns the process and the machine."""
+        return os.getpid(), self._given["node"]
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """Calls a method of the worker."""
+        """Calls a method of the worker, which is made for the first call."""
+        with self._making:
+            if self._worker is None:
+                from noonward.live.edge.worker import Worker
+
+                self._worker = Worker(**self._given)
         return getattr(self._worker, name)(*arguments)

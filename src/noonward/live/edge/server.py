@@ -21,7 +21,7 @@ class Server:
         failed_starts: Starts that failed since it was last ready.
         since_s: Start of its worker, s since second 0.
         heard_s: Last answer to a health check.
-        asked_s: Last health check sent.
+        asked_s: Last health check sent; of a worker that starts, its start or when it was last seen at work.
         beat_due: Whether a health check is unanswered.
         beat: Last answer.
         cpu_s: CPU seconds that its process had used when an answer was last overdue.

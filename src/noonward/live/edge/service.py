@@ -14,19 +14,23 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from noonward.errors import NoonwardError
 from noonward.files import locked_folder, write_text
+from noonward.live.clock import SystemClock
 from noonward.live.edge.controller import Controller
-from noonward.live.edge.page import page
+from noonward.live.edge.page import page_file
 from noonward.live.edge.status import status
 from noonward.live.edge.tasks import ImageTask, TaskStore
 from noonward.live.edge.web import WebServer
-from noonward.live.tokens import new_token
+from noonward.live.logs import configure_logs
+from noonward.live.store.store import Store
+from noonward.live.tokens import make_token
+from noonward.live.web.html import Html
 
 ADDRESS: Final = "service.json"
 """File of the service's address within its folder."""
@@ -38,6 +42,8 @@ PAGE_S: Final = 5.0
 """The page is written at most once in so many seconds."""
 FAULT_S: Final = 1.0
 """Seconds until what was due is tried again after it failed."""
+COMMANDS: Final = "commands"
+"""Name of the token that ``noonward edge`` uses: a new one at every start, in the file of the address."""
 ANSWER_S: Final = 30.0
 """Seconds within which the controller must answer a request."""
 
@@ -47,18 +53,19 @@ class Service:
 
     Args:
         folder: The service's folder.
-        make: Makes the controller, given a function that puts functions into this thread, a store and a clock.
+        store: Its store.
+        make: Makes the controller, given a function that puts functions into this thread, its tasks and a clock.
     """
 
-    def __init__(self, folder: Path, make: Callable[..., Controller]) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, store: Store, make: Callable[..., Controller]) -> None:
+        self._folder, self._store, self._html = folder, store, Html()
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._stopping = False
         now = datetime.now(UTC)
         start = now.replace(minute=0, second=0, microsecond=0)
         base_s, begin = (now - start).total_seconds(), time.monotonic()
         self._clock = lambda: base_s + time.monotonic() - begin
-        self.controller = make(self._inbox.put, TaskStore(folder), self._clock, start)
+        self.controller = make(self._inbox.put, TaskStore(store, folder), self._clock, start)
         self._written_s = -1e9
         self._watched: dict[str, list[Future[dict[str, Any]]]] = {}
         self.controller.task_list.on_end = self._ended
@@ -67,10 +74,11 @@ class Service:
         """Serves until ``stop`` is called or a signal ends it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._inbox.put(self.stop))
-        token = new_token()
-        web = WebServer(token, self._answer, self.watch)
+        known = bool(self._store.read("SELECT 1 FROM tokens WHERE name = ?", COMMANDS))
+        token = make_token(self._store, COMMANDS, "admin", replace=known)
+        web = WebServer(self._store, self._folder, self._answer, self.watch)
         web.start()
-        address = {"pid": os.getpid(), "port": web.server_port, "token": token, "version": 1}
+        address = {"pid": os.getpid(), "port": web.port, "token": token, "version": 1}
         place = self._folder / ADDRESS
         try:
             write_private(place, json.dumps(address))
@@ -120,7 +128,7 @@ class Service:
 
     def _write_page(self) -> None:
         with self._noted("the page"):
-            write_text(self._folder / PAGE, page(status(self.controller), self._folder))
+            write_text(self._folder / PAGE, page_file(self._html, status(self.controller), self._folder))
 
     def _answer(self, name: str, content: dict[str, Any]) -> Any:
         """Answers a request in the controller's thread; called in any other."""
@@ -141,11 +149,7 @@ class Service:
         if name == "task":
             return self.controller.task(content["id"]).as_dict()
         if name == "cancel":
-            return self.controller.cancel(content["id"]).as_dict()
-        if name == "image":
-            return self._image(self.controller.task(content["id"]))
-        if name == "page":
-            return page(status(self.controller), self._folder)
+            return self.controller.cancel(content["id"], only_of=content.get("only_of")).as_dict()
         if name == "stop":
             self.stop()
             return {}
@@ -174,17 +178,6 @@ class Service:
             if end.set_running_or_notify_cancel():
                 end.set_result(task.as_dict())
 
-    def _image(self, task: ImageTask) -> bytes:
-        """Returns the image of a task.
-
-        Raises:
-            NoonwardError: It has none, or it cannot be read.
-        """
-        try:
-            return (self._folder / "images" / f"{task.id}.png").read_bytes()
-        except OSError as error:
-            raise NoonwardError(f"{task.id} is {task.state}; it has no image that can be read: {error}") from error
-
 
 def write_private(path: Path, content: str) -> None:
     """Replaces a file by one that its owner alone can read."""
@@ -198,9 +191,11 @@ def main(folder: Path) -> int:
     """Runs the service of a folder, as ``noonward edge up`` has written its settings; returns the exit code."""
     from noonward.live.edge.settings import controller_maker, read_settings
 
+    configure_logs("text", "warning", requests=False)
     try:
-        with locked_folder(folder, "edge service"):
-            Service(folder, controller_maker(read_settings(folder / SETTINGS))).run()
+        with locked_folder(folder, "edge service"), closing(Store(folder, SystemClock())) as store:
+            store.require_mode("images")
+            Service(folder, store, controller_maker(read_settings(folder / SETTINGS))).run()
     except NoonwardError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

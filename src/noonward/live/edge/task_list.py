@@ -6,10 +6,10 @@ import bisect
 from collections.abc import Callable
 from typing import Final, Literal
 
-from noonward.errors import FileError
 from noonward.live.edge.notes import Notes
 from noonward.live.edge.plan import Plan, gang_sizes
 from noonward.live.edge.tasks import ImageTask, TaskStore
+from noonward.live.store.database import StoreError
 
 KILLED: Final = "the service was killed"
 """Why a launch ended of which the record says nothing more."""
@@ -43,7 +43,7 @@ class TaskList:
         """Queues a new task of the next number.
 
         Raises:
-            FileError: Its record cannot be written; it is not queued.
+            StoreError: Its record cannot be written; it is not queued.
         """
         self._store.keep(task)
         self.next_number += 1
@@ -86,7 +86,7 @@ class TaskList:
         """Writes a task's record; a disk that is full stops no service."""
         try:
             self._store.keep(task)
-        except FileError as error:
+        except StoreError as error:
             self._notes.add(f"the record of {task.id} is not up to date: {error}")
 
     def forget_old(self) -> None:
@@ -95,7 +95,7 @@ class TaskList:
         for task in [t for t in self.by_id.values() if t.ended_unix_s is not None and t.ended_unix_s < oldest_unix_s]:
             try:
                 self._store.forget(task)
-            except OSError as error:
+            except (OSError, StoreError) as error:
                 self._notes.add(f"{task.id} cannot be deleted: {error}")
             else:
                 del self.by_id[task.id]

@@ -1,4 +1,4 @@
-"""Image tasks of a service and what became of them, kept as a JSON file each beside their images."""
+"""Image tasks of a service and what became of them, kept in its store; their images are files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from noonward.errors import NoonwardError
-from noonward.files import make_folder, whole_file, write_text
+from noonward.files import make_folder, whole_file
+from noonward.live.store.database import Connection
+from noonward.live.store.store import Store
 
 State = Literal["queued", "running", "done", "failed"]
 Fault = Literal["task", "batch", "worker", "service"]
 """What a launch failed by; only those that failed by the task count as its tries. ``batch``: by one of several images
 that were drawn at once; each is drawn alone the next time."""
-FORMAT: Final = 1
-"""Format of the files."""
-UNREADABLE: Final = "unreadable"
-"""Folder within ``tasks`` to which records are moved that cannot be read."""
+LAST: Final = "last_image"
+"""Value of the store: the largest number of an image that was deleted."""
+TIMES: Final = "image_times"
+"""Value of the store: measured times."""
+_KEEP: Final = "INSERT INTO images (id, record) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET record = excluded.record"
 
 
 @dataclass(kw_only=True)
@@ -84,6 +86,7 @@ class ImageTask:
         height: Pixels of its height; None: the model's own.
         quality: Quality by its steps, after the scenario's law (that of the paper's model, not of this one).
         attempts: Its launches.
+        owner: Name of the token that submitted it.
     """
 
     id: str
@@ -104,6 +107,7 @@ class ImageTask:
     height: int | None = None
     quality: float | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    owner: str = ""
 
     @property
     def energy_j(self) -> float:
@@ -125,35 +129,40 @@ class ImageTask:
         return {**asdict(self), "energy_j": self.energy_j}
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> ImageTask:
-        """Returns a task from what ``as_dict`` returned.
+    def from_record(cls, record: str) -> ImageTask:
+        """Returns a task from its record, as JSON.
 
         Raises:
             ValueError: A field is missing or of another type, or the prompt is no Unicode text.
         """
         try:
-            task = msgspec.convert(content, cls)
-        except msgspec.ValidationError as error:
+            task = msgspec.json.decode(record, type=cls)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(str(error)) from error
         (task.prompt + task.negative).encode()
         return task
 
 
 class TaskStore:
-    """The tasks of a folder: ``tasks/ID.json`` and ``images/ID.png``, and measured times; each written whole.
+    """The tasks of a service and measured times, in the store of its folder, and the images beside it.
 
     Args:
-        folder: The service's folder.
+        store: The store, the same as that of ``noonward serve``: tokens, backups and versions are shared.
+        folder: The service's folder; images are ``images/ID.png`` in it, for whoever looks there.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._tasks, self.images, self._times = folder / "tasks", folder / "images", folder / "times.json"
-        make_folder(self._tasks)
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store, self.images = store, folder / "images"
         make_folder(self.images)
 
     def keep(self, task: ImageTask) -> None:
-        """Writes a task's record."""
-        write_text(self._tasks / f"{task.id}.json", json.dumps({"format": FORMAT, **task.as_dict()}, indent=1) + "\n")
+        """Writes a task's record; returns once it is on the disk.
+
+        Raises:
+            StoreError: It cannot be written now.
+        """
+        row = number_of(task.id), msgspec.json.encode(task).decode()
+        self.store.do(lambda connection, now_s: connection.execute(_KEEP, row) and None)
 
     def keep_image(self, task: ImageTask, png: bytes) -> None:
         """Writes a task's image."""
@@ -165,54 +174,52 @@ class TaskStore:
         return self.images / f"{name}.png"
 
     def forget(self, task: ImageTask) -> None:
-        """Deletes a task's record and image."""
+        """Deletes a task's record and image; its number is not given again.
+
+        Raises:
+            StoreError: The store cannot be written now.
+            OSError: The image cannot be deleted.
+        """
         self.image(task.id).unlink(missing_ok=True)
-        (self._tasks / f"{task.id}.json").unlink(missing_ok=True)
+
+        def change(connection: Connection, now_s: float) -> None:
+            self.store.keep(connection, {LAST: self.first_free() - 1})
+            connection.execute("DELETE FROM images WHERE id = ?", (number_of(task.id),))
+
+        self.store.do(change)
 
     def read(self) -> tuple[dict[str, ImageTask], list[str]]:
-        """Returns all tasks by id, in the order of their submission, and a message for every record set aside.
+        """Returns all tasks by id, in the order of their submission, and a message for every record that is left out.
 
-        A record that is damaged or of another format is moved to ``tasks/unreadable``: the others are read.
+        A record that this version cannot read stays in the store: the others are read.
         """
         found, notes = {}, []
-        for path in sorted(self._tasks.glob("*.json")):
+        for row in self.store.read("SELECT id, record FROM images ORDER BY id"):
             try:
-                content = json.loads(path.read_text(encoding="utf-8"))
-                if not isinstance(content, dict) or content.get("format") != FORMAT:
-                    raise ValueError(f"this version reads format {FORMAT}")
-                task = ImageTask.from_dict(content)
-                if task.id != path.stem or number_of(task.id) is None:
+                task = ImageTask.from_record(row["record"])
+                if number_of(task.id) != row["id"]:
                     raise ValueError(f"it is the record of {task.id!r}")
                 found[task.id] = task
-            except (ValueError, OSError, RecursionError) as error:
-                notes.append(f"{path.name} is no readable record of a task and was {self._set_aside(path)}: {error}")
+            except ValueError as error:
+                notes.append(f"the record of image {row['id']} cannot be read and is left out: {error}")
         return found, notes
 
     def first_free(self) -> int:
-        """Returns the number after those of all records, also of those that were set aside."""
-        names = [*self._tasks.glob("*.json"), *(self._tasks / UNREADABLE).glob("*.json")]
-        return 1 + max((number_of(path.stem) or 0 for path in names), default=0)
+        """Returns the number after those of all records that there were, read or not."""
+        last = self.store.read("SELECT coalesce(max(id), 0) AS n FROM images")[0]["n"]
+        return 1 + max(int(last), int(self.store.value(LAST) or 0))
 
     def keep_times(self, content: dict[str, Any]) -> None:
         """Writes measured times (``Predictor.state``)."""
-        write_text(self._times, json.dumps(content) + "\n")
+        text = json.dumps(content)
+        self.store.do(lambda connection, now_s: self.store.keep(connection, {TIMES: text}))
 
     def read_times(self) -> Any:
         """Returns what ``keep_times`` wrote, or None if there is nothing that can be read."""
         try:
-            return json.loads(self._times.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            return json.loads(self.store.value(TIMES) or "null")
+        except (ValueError, RecursionError):
             return None
-
-    def _set_aside(self, path: Path) -> str:
-        """Moves a record out of the way; returns what became of it."""
-        place = self._tasks / UNREADABLE
-        try:
-            make_folder(place)
-            path.replace(place / path.name)
-        except (OSError, NoonwardError) as error:
-            return f"left out (it cannot be moved: {error})"
-        return f"set aside in {place}"
 
 
 def number_of(name: str) -> int | None:

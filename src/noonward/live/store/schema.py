@@ -8,7 +8,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 12
+VERSION: Final = 13
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
@@ -38,11 +38,16 @@ CREATE INDEX jobs_open ON jobs (id)
     WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running', 'suspended');
 CREATE INDEX outbox_capped ON outbox (site) WHERE cap <> 0;
 """
-UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED, 10: RUN_TIMES, 11: RUNNING_JOBS}
+IMAGES: Final = """
+CREATE TABLE images (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
+"""
+"""Images of ``noonward edge``, whose store is of the same kind: tokens, backups and locks are shared."""
+UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED, 10: RUN_TIMES, 11: RUNNING_JOBS, 12: IMAGES}
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
     NEEDS
     + PUBLISHED
+    + IMAGES
     + """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE jobs (

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from noonward.errors import ScenarioError
 from noonward.live.clock import Clock
 from noonward.live.store.database import Change, Connection, Database, LeadershipLostError, Row, StoreError, Value
 from noonward.live.store.sqlite import SqliteFile
@@ -169,6 +170,23 @@ class Store:
         """Returns a value of the table ``meta``, or None."""
         rows = self.read("SELECT value FROM meta WHERE name = ?", name)
         return self.database.unpacked(rows[0][0]) if rows else None
+
+    def require_mode(self, mode: str) -> None:
+        """Notes what kind of service a store is of: ``live``, ``shadow`` or ``images``.
+
+        Jobs of a watched cluster, and those that ran only in the books, must not be handed to clusters, and conversely.
+
+        Raises:
+            ScenarioError: It is of another kind.
+        """
+        known = self.value("mode")
+        if known is None:
+            self.do(lambda connection, now_s: self.keep(connection, {"mode": mode}))
+        elif known != mode:
+            raise ScenarioError(
+                f"the store {self.database.title} is of a service of kind {known}, whose work one of kind {mode} must "
+                "not take over; give another folder or database (--folder)"
+            )
 
     def close(self) -> None:
         """Writes what was asked for, then ends all connections; later changes are refused."""

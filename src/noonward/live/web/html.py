@@ -49,7 +49,11 @@ class Html:
 
     def page(self, template: str, status: int = 200, **content: Any) -> HTMLResponse:
         """Returns a page."""
-        return HTMLResponse(self._environment.get_template(template).render(**content), status, headers=HEADERS)
+        return HTMLResponse(self.text(template, **content), status, headers=HEADERS)
+
+    def text(self, template: str, **content: Any) -> str:
+        """Returns the HTML of a page."""
+        return self._environment.get_template(template).render(**content)
 
 
 def moment(text: str | None) -> Markup:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
-from noonward.errors import NoonwardError
 from noonward.live.api.guard import RefusedError
-from noonward.live.api.handlers import Api, number, refusal
+from noonward.live.api.handlers import Api, number
 from noonward.live.store.database import Row
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
-from noonward.live.tokens import Scope
-from noonward.live.web.html import HEADERS, SAID, STATIC, Html
-from noonward.live.web.sessions import Sessions, Visitor
+from noonward.live.web.entry import Entry, Handler
+from noonward.live.web.html import SAID, Html
+from noonward.live.web.sessions import Visitor
 from noonward.live.web.timelines import LEADS, busy_gpus, signal_lines
 from noonward.live.web.words import event_words, headline, problems
 from noonward.live.web.world_map import places
@@ -38,7 +35,6 @@ FAST_REFRESH_S: Final = 2
 WEEK_DAYS: Final = 7
 """Days whose savings the overview shows."""
 _log: Final = logging.getLogger("noonward.live")
-Handler = Callable[[Request, Visitor], Awaitable[Response]]
 
 
 class Pages:
@@ -50,13 +46,13 @@ class Pages:
 
     def __init__(self, api: Api) -> None:
         self.api, self.controller, self.store = api, api.controller, api.store
-        self.sessions = Sessions(api.guard)
         self.html = Html()
+        self.entry = Entry(api.guard, self.html)
         self.refresh_s = REFRESH_S if self.store.clock.speed == 1 else FAST_REFRESH_S
         self._settling: asyncio.Task[object] | None = None
 
     def routes(self) -> list[BaseRoute]:
-        """Returns the routes of pages and static files."""
+        """Returns the routes of pages, of static files, to log in and out."""
         pages: tuple[tuple[str, Handler], ...] = (
             ("/", self.overview),
             ("/jobs", self.jobs),
@@ -68,37 +64,9 @@ class Pages:
             ("/decisions", self.decisions),
         )
         return [
-            *(Route(path, self.guarded("read", handler)) for path, handler in pages),
-            Mount("/static", StaticFiles(directory=STATIC)),
+            *(Route(path, self.entry.guarded("read", handler)) for path, handler in pages),
+            *self.entry.routes(),
         ]
-
-    def guarded(self, scope: Scope, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Returns a handler that knows its visitor, and answers errors as pages."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                visitor = await self.sessions.visitor(request, scope)
-                request.state.who = visitor.holder.name
-                response = await handler(request, visitor)
-            except RefusedError as refused:
-                return self.refused(request, refused.status, refused.message)
-            except NoonwardError as error:
-                known = refusal(error)
-                if known is None:
-                    raise
-                return self.refused(request, known.status, known.message)
-            return response
-
-        return answer
-
-    def refused(self, request: Request, status: int, message: str) -> Response:
-        """Returns the page of an error; without a session, the way to the page that asks for a token."""
-        if status == 401:
-            path = "/login?next=" + quote(request.url.path, safe="/")
-            if "hx-request" in request.headers:
-                return Response(status_code=401, headers={**HEADERS, "HX-Redirect": path})
-            return RedirectResponse(path, 303, headers=HEADERS)
-        return self.html.page("problem.html", status, title="Not possible", message=message, service=None)
 
     async def show(
         self, request: Request, visitor: Visitor, template: str, status: int = 200, **content: Any

@@ -214,7 +214,7 @@ def test_the_reference_is_the_scenarios_where_it_takes_part(runs, tmp_path):
 
     assert reference(TINY, ["random", "local-fcfs"]) == "local-fcfs"
     assert reference(TINY, ["random", "most-free"]) == "random"
-    assert reference(load_scenario("tiny", ["reference_policy=most-free"]), ["random", "most-free"]) == "most-free"
+    assert reference(load_scenario("tiny", ["baseline=most-free"]), ["random", "most-free"]) == "most-free"
 
 
 def test_the_scenarios_policies_run_where_none_are_named(runs, tmp_path):

@@ -31,7 +31,7 @@ gang_times:
 tasks: {source: paper, count: 12, first: 4, rate_per_s: 0.05, sizes: [1, 2, 4]}
 signals: {source: generated}
 carbon_usd_per_t: 100
-reference_policy: reuse-first
+baseline: reuse-first
 """
 RULES = {
     "fifo": Fifo,

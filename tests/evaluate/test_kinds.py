@@ -32,7 +32,7 @@ class DiceScenario(Spec):
     name: str
     description: str = "Dice."
     rolls: Count = 20
-    reference_policy: str | None = None
+    baseline: str | None = None
     policies: tuple[str, ...] = ("keep", "throw-again")
 
     @property

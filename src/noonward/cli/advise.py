@@ -60,7 +60,7 @@ def advise(
             "--baseline",
             "--reference",
             metavar="POLICY",
-            help="Policy that savings are measured against. [default: the scenario's reference_policy]",
+            help="Policy that savings are measured against. [default: the scenario's baseline]",
         ),
     ] = None,
     later: Annotated[
@@ -70,8 +70,8 @@ def advise(
             "--later",
             parser=duration(HOUR_S, bare=True),
             metavar="DURATION",
-            help="How much later a job may start than it would: 12h.",
-            show_default="24h",
+            help="How much later a job may start than it would. [default: 24h]",
+            show_default=False,
         ),
     ] = 24.0,
     run_share: Annotated[
@@ -120,9 +120,9 @@ def advise(
         raise ScenarioError("name the scenario with the fleet: noonward advise mine.yaml --queue FILE")
     opened = open_scenario(stated, signals, settings=settings)
     require_cluster(opened, "advise")
-    named = reference or opened.reference_policy
+    named = reference or opened.baseline
     if named is None:
-        raise ScenarioError(f"scenario {opened.name!r} has no reference_policy; name one: --baseline local-fcfs")
+        raise ScenarioError(f"scenario {opened.name!r} has no baseline; name one: --baseline local-fcfs")
     options = Options(
         policy=policy, reference=named, now=time_option("--now", now), at=at, class_=job_class, later_h=later,
         run_share=run_share, run_h=run_hours, history=history,

@@ -168,7 +168,7 @@ def write_reports(found: Comparison, command: str) -> Path:
 
 
 SPREAD_COLUMNS = 3
-"""Leading columns that keep their spread in the terminal; the report shows it everywhere."""
+"""Leading columns that keep their interval in the terminal; the report shows it everywhere."""
 WIDTHS = ((200, 99), (142, 9), (112, 6), (0, 3))
 """Characters a terminal needs for so many columns beside the policy; narrower ones show fewer."""
 
@@ -209,7 +209,7 @@ def print_comparison(found: Comparison) -> None:
         table.add_column(f"{title}\n{unit} {arrow}", justify="right", no_wrap=True)
     for row in summary.rows:
         cells = [cell if n < SPREAD_COLUMNS else cell.split(" ± ")[0] for n, cell in enumerate(row.cells[:shown])]
-        table.add_row(row.name, *cells, style={"bound": "dim", "reference": "bold", "policy": None}[row.kind])
+        table.add_row(row.name, *cells, style={"bound": "dim", "baseline": "bold", "policy": None}[row.kind])
     print_table(table)
     if shown < len(summary.columns):
         print(f"{len(summary.columns) - shown} more columns in the report and on a wider terminal")

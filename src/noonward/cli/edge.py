@@ -63,8 +63,8 @@ def up(
         typer.Option(
             parser=duration(1.0),
             metavar="DURATION",
-            help="Time without answer and CPU time after which a worker counts as hung; above 2s.",
-            show_default="8s",
+            help="Time without answer and CPU time after which a worker counts as hung; above 2s. [default: 8s]",
+            show_default=False,
         ),
     ] = 8.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
@@ -83,7 +83,10 @@ def up(
     retain: Annotated[
         float,
         typer.Option(
-            parser=duration(1.0), metavar="DURATION", help="How long finished tasks are kept.", show_default="30d"
+            parser=duration(1.0),
+            metavar="DURATION",
+            help="How long finished tasks are kept. [default: 30d]",
+            show_default=False,
         ),
     ] = 30 * 86_400.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,

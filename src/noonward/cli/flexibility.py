@@ -54,13 +54,19 @@ def event(
     hours: Annotated[
         float,
         typer.Option(
-            parser=duration(HOUR_S, bare=True), metavar="DURATION", help="Length of the event.", show_default="3h"
+            parser=duration(HOUR_S, bare=True),
+            metavar="DURATION",
+            help="Length of the event. [default: 3h]",
+            show_default=False,
         ),
     ] = 3.0,
     notice: Annotated[
         float,
         typer.Option(
-            parser=duration(MINUTE_S), metavar="DURATION", help="Notice: 10min, 1h or 1day.", show_default="10min"
+            parser=duration(MINUTE_S),
+            metavar="DURATION",
+            help="Notice: 10min, 1h or 1day. [default: 10min]",
+            show_default=False,
         ),
     ] = 10.0,
     start_h: Annotated[
@@ -69,7 +75,7 @@ def event(
             "--start-h",
             parser=duration(HOUR_S, bare=True),
             metavar="DURATION",
-            help="Begin, after the window's: 30h. [default: drawn by the seed]",
+            help="When it begins, counted from the window's start: 30h. [default: drawn by the seed]",
         ),
     ] = None,
     policy: FleetPolicy = None,

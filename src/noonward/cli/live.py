@@ -221,10 +221,20 @@ def revoke(
 
 
 @tokens.command(name="list")
-def list_tokens(folder: Folder = Path("noonward-live"), database: Database = None) -> None:
+def list_tokens(
+    folder: Folder = Path("noonward-live"),
+    database: Database = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,
+) -> None:
     """List the holders of tokens."""
     with _store(folder, database) as store:
-        for row in store.read("SELECT name, scope, made_at, expires_at FROM tokens ORDER BY name"):
+        rows = [dict(row) for row in store.read("SELECT name, scope, made_at, expires_at FROM tokens ORDER BY name")]
+    if json:
+        from json import dumps
+
+        print(dumps(rows, indent=1))
+    else:
+        for row in rows:
             print(f"{row['name']}  {row['scope']}  made {row['made_at'][:10]}  expires {row['expires_at'] or 'never'}")
 
 

@@ -24,7 +24,7 @@ DEFAULT_PUE, DEFAULT_CARBON_USD_PER_T = 1.3, 100.0
 def when(
     scenario: Annotated[
         str | None,
-        typer.Argument(metavar="[SCENARIO]", help="Scenario whose sites the job may run at, in place of --zones."),
+        typer.Argument(metavar="SCENARIO", help="Scenario whose sites the job may run at, in place of --zones."),
     ] = None,
     *,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs that the job uses.")],

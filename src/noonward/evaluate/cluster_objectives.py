@@ -141,7 +141,7 @@ class ClusterObjective(Objective):
         if "utility_usd" not in bound:
             return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
         upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
-        few = "; capacity priced by few of the jobs, which stand for all" if "standing_for_all" in bound else ""
+        few = "; capacity is priced with a sample of the jobs" if "standing_for_all" in bound else ""
         if math.isnan(best):
             unknown = "no schedule was looked for, so its optimality gap is not known"
             return f"utility at most {upper:.2f} USD; {unknown}{few}"
@@ -223,13 +223,13 @@ class ClusterObjective(Objective):
         few = [round(bound["standing_for_all"]) for bound in comparison.bounds if "standing_for_all" in bound]
         if few:
             notes.append(
-                f"in the bound, capacity is priced by {min(few):,} jobs or more that stand for all: it "
-                "holds, but other prices may lower it"
+                f"the bound prices capacity with a sample of {min(few):,} jobs or more: it is valid, but other prices "
+                "may lower it"
             )
         if len(records) < 2:
             return notes
         if isinstance(comparison.scenario.jobs, JobTable) and job_rows(comparison.scenario.jobs).submit_s_J is None:
-            notes.append("every environment has the same jobs, from a file: the spread is that of the signals alone")
+            notes.append("every environment has the same jobs, from a file: only the signals differ")
         if isinstance(comparison.scenario.signals, SignalFiles):
             notes += _shared_windows(
                 [datetime.fromisoformat(each.manifest["start"]) for each in records], comparison.scenario.window_h
@@ -250,7 +250,7 @@ class ClusterObjective(Objective):
         count = f"{len(sites)} site{'s' * (len(sites) != 1)}"
         end = "runs continue until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
         return [
-            ("Protocol", scenario.protocol),
+            ("Decision mode", scenario.protocol),
             ("Fleet", f"{count}, {gpus:,} GPUs: {listed}"),
             ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
             ("Run times", f"policies are told {TOLD[scenario.jobs.knowledge.run_time]}"),
@@ -292,7 +292,7 @@ def carbon_scope(scenario: Scenario) -> str:
     times = f", times a PUE of {pue[0]:g}" if len(pue) == 1 else ", times each site's PUE" if pue else ""
     return (
         f"location-based, {kind} carbon intensity of each hour's electricity{untold}, life-cycle or direct as its "
-        f"publisher counts it; of the power that the fleet states per GPU (the card alone unless the host's share was "
+        f"publisher counts it; of the power that the fleet states per GPU (only the card unless the host's share was "
         f"added){times}; making the hardware is left out"
     )
 
@@ -355,7 +355,7 @@ class UtilityObjective(ClusterObjective):
         """Returns utility, paired change, share of the gap, GPU-hours, jobs, cost and emissions, migrations."""
         return (
             (Column("Utility", "USD", "up"), lambda c, p: number(c.mean(p, "utility_usd"), utility_digits(c))),
-            (Column("Change against reference", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Change against baseline", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
             (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
             (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
             (Column("Done", "jobs", "up"), _ledger("done")),
@@ -824,7 +824,7 @@ class EnergyObjective(ClusterObjective):
             (Column("Completed", "jobs", "up"), _ledger("done")),
             (Column("Unfinished", "jobs", "down"), _ledger("unfinished")),
             (Column("Energy per unit, exact", "J/unit", "down"), _ledger("joules_per_unit", 2)),
-            (Column("Change against reference", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Change against baseline", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
             (Column("Above the bound", "%", "down"), beyond),
             (Column("Mean time in system", "s", "down"), _ledger("mean_time_in_system_s")),
             (Column("99th percentile", "s", "down"), _ledger("p99_time_in_system_s")),

@@ -60,8 +60,8 @@ class EdgeObjective(Objective):
     )
     bound_condition = f"the bound of the response needs 'end: drained' and at most {MOST_TASKS} tasks"
     meaning = (
-        "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends on "
-        "the inference steps alone, so policies that miss the scenario's quality are ranked after all others."
+        "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends "
+        "only on the inference steps, so policies that miss the scenario's quality are ranked after all others."
     )
 
     def unmet(self, comparison: Comparison, policy: str) -> list[str]:
@@ -100,7 +100,7 @@ class EdgeObjective(Objective):
         """Returns response, paired change, share of the gap, quality, loads, and energy, cost and carbon per image."""
         columns: tuple[tuple[Column, Cell], ...] = (
             (Column("Response", "s", "down"), _ledger("response_s", 1)),
-            (Column("Change against reference", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Change against baseline", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
             (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
             (Column("95th percentile", "s", "down"), _ledger("p95_response_s", 1)),
             (Column("Quality", "0 to 0.284", "up"), _ledger("quality", 3)),

@@ -78,7 +78,7 @@ def scenario_text(
     if policies:
         wrapped = textwrap.wrap(", ".join(policies), 110, break_on_hyphens=False)
         lines += [
-            f"reference_policy: {policies[0]}    # what savings are measured against; --baseline names another",
+            f"baseline: {policies[0]}    # what savings are measured against; --baseline names another",
             "policies: [",
         ]
         lines += [f"  {line}" for line in wrapped] + ["]"]

@@ -140,6 +140,8 @@ def _saving_caption(comparison: Comparison) -> str:
         what = f"{comparison.currency.name} of total cost saved"
     else:
         what = f"{'Gain in' if objective.better == 'up' else 'Reduction of'} {objective.value_name}"
+        if objective.value == "utility_usd":
+            what += ", which is revenue minus the cost of energy, carbon and transfers,"
     return (
         f"{what} against {spoken(comparison.reference)}, mean per environment; to the right is better. "
         "Lines are 95% intervals."

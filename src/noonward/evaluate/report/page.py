@@ -302,7 +302,7 @@ def _header(columns: Sequence[Column]) -> str:
 def _body(summary: Summary) -> str:
     rows = []
     for row in summary.rows:
-        name = f"{row.name} (reference)" if row.kind == "reference" else row.name
+        name = f"{row.name} (baseline)" if row.kind == "baseline" else row.name
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
         rows.append(f"<tr class='{row.kind}'><td>{escape(name)}</td>{cells}</tr>")
     return f"<tbody>{''.join(rows)}</tbody>"

@@ -51,7 +51,7 @@ def gain_figure(comparison: Comparison) -> Figure:
     for estimate_of, unit, column in panels:
         estimates = {name: estimate_of(comparison, values) for name, values in rows.items()}
         _dots(figure, estimates, looks, column, unit)
-    figure.update_xaxes(title="change of utility (% of the reference)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
+    figure.update_xaxes(title="change of utility (% of the baseline)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
     if bounded:
         figure.update_xaxes(title="share of possible improvement (%)", zeroline=True, zerolinewidth=1.5, row=1, col=2)
         figure.add_vline(x=100, line={"color": AXIS, "dash": "dash", "width": 1}, row=1, col=2)
@@ -128,7 +128,7 @@ def outcome_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="policy", col=1)
     lay_out(figure, height)
     caption = (
-        "What is better stands above each panel. Colored marks are means over the environments "
+        "The title of each panel says which direction is better. Colored marks are means over the environments "
         "with 95% intervals. Each gray line joins one environment's results: follow it to compare policies within it."
     )
     title = "Utility, GPU-hours, cost and carbon over the test environments"
@@ -190,7 +190,7 @@ def money_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="policy", row=1, col=1)
     lay_out(figure, 190 + 28 * len(names), legend="above")
     caption = (
-        "Bars right of 0 are earned (left) or gained against the reference (right), bars left of 0 are paid or lost; "
+        "Bars right of 0 are earned (left) or gained against the baseline (right), bars left of 0 are paid or lost; "
         "means over the environments. The diamond is their sum: the utility, and its paired change. Right is better."
     )
     return Figure(name="money", title="Where the money comes from and goes", caption=caption, plot=figure)

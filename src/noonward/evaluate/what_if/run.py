@@ -218,7 +218,7 @@ class _Asked:
         first = environment_of(given, 0, seed)
         own = policies_of(given)
         told = _preferred(first, own) if policy is None else policies_of(given, [policy])[0]
-        stated = [] if given.reference_policy is None else policies_of(given, [given.reference_policy])
+        stated = [] if given.baseline is None else policies_of(given, [given.baseline])
         reference = with_reference(given, [*own, *stated, told], today)[1]
         if told.name == reference.name:
             raise ScenarioError(

@@ -101,7 +101,7 @@ def study_controls(
         progress: Called once per run and bound.
         executor: Where runs are carried out; by default here, one after the other.
     """
-    scenario = week().model_copy(update={"reference_policy": REFERENCE})
+    scenario = week().model_copy(update={"baseline": REFERENCE})
     seed = split_seed("test", 0)
     comparison = compare(
         scenario, study_policies(), environments=weeks, seed=seed, out=out, progress=progress, executor=executor

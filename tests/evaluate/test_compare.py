@@ -308,11 +308,11 @@ def test_a_bound_cut_short_holds_and_stands_for_no_more_seconds_than_it_had(tmp_
 
     short = bounded(1e-9)
     assert short.bounds[0]["cut"] == 1
-    assert any("stopped after its seconds" in note for note in short.notes)
+    assert any("stopped at its time limit" in note for note in short.notes)
     assert bounded(1e-9).bounds == short.bounds
     whole = bounded(None)
     assert "cut" not in whole.bounds[0]
-    assert not any("stopped after its seconds" in note for note in whole.notes)
+    assert not any("stopped at its time limit" in note for note in whole.notes)
     utility = whole.records["local-fcfs"][0].ledger.utility_usd
     assert utility <= whole.bounds[0]["utility_usd"] < short.bounds[0]["utility_usd"]
     assert bounded(1e-9).bounds == whole.bounds

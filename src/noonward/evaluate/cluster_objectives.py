@@ -275,7 +275,7 @@ def _shared_windows(starts: Sequence[datetime], window_h: int) -> list[str]:
     if len(distinct) < len(starts):
         return [
             f"the {len(starts)} environments share {len(distinct)} windows: prices and carbon intensities repeat, so "
-            "spreads and intervals are too narrow"
+            "intervals are too narrow"
         ]
     overlap = sum(later - earlier < timedelta(hours=window_h) for earlier, later in itertools.pairwise(distinct))
     if overlap:

@@ -101,6 +101,19 @@ def number(estimate: Estimate, digits: int = 0) -> str:
     return f"{text} ± {_plain(max(estimate.high - estimate.value, estimate.value - estimate.low), digits)}"
 
 
+def number_by_seed(estimate: Estimate, digits: int = 0) -> str:
+    """Returns ``mean ± standard deviation``, for means over training seeds; only the mean without a spread.
+
+    Example:
+        >>> number_by_seed(Estimate(1234.56, spread=7.8), 1)
+        '1,234.6 ± 7.8'
+    """
+    if math.isnan(estimate.value):
+        return UNDEFINED
+    text = _plain(estimate.value, digits)
+    return text if estimate.spread is None else f"{text} ± {_plain(estimate.spread, digits)}"
+
+
 def percent(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
     """Returns a fraction in percent with its 95% interval.
 

@@ -48,7 +48,7 @@ def _quantity(
     ours: Callable[[Estimate], str],
     papers: Callable[[float], str],
 ) -> TextTable:
-    """Returns our values of a quantity with their spread, and the paper's in brackets."""
+    """Returns our values of a quantity with their intervals, and the paper's in brackets."""
     rows = []
     for policy in (*(ENDS if quantity == "response_s" else ()), *found.policies):
         cells_text = []
@@ -63,7 +63,7 @@ def _quantity(
         title=f"{title}, {cells[0][0]} servers",
         header=_header(cells),
         rows=tuple(rows),
-        caption=f"Mean ± standard deviation over {found.episodes} episodes; the paper's value in brackets.",
+        caption=f"Mean ± half of the 95% interval over {found.episodes} episodes; the paper's value in brackets.",
     )
 
 

@@ -145,7 +145,7 @@ def _jobs_alone(table: TextTable, ids: str, account: Account) -> TextTable:
     step = table.frame[ids].str.contains(".", literal=True)
     account.add("dropped", int(step.sum()), "steps, which are part of their jobs")
     if step.all():
-        raise DataError(f"{table.file.name} holds steps alone; export the jobs: sacct -X --parsable2 ...")
+        raise DataError(f"{table.file.name} contains only steps; export the jobs: sacct -X --parsable2 ...")
     return table.filter(~step)
 
 

@@ -59,7 +59,7 @@ def test_policies_are_compared_bounded_recorded_and_reported(scenario, tmp_path)
     assert (best >= lower).all()
     assert (best <= found.values("patient-reuse", "response_s") + 1e-9).all()
     names = {metric.name for metric in found.metrics()}
-    assert {"response_s/patient-reuse", "gap_closed/lookahead", "j_per_image/fifo", "response_s/bound"} <= names
+    assert {"response_s/patient-reuse", "improvement_share/lookahead", "j_per_image/fifo", "response_s/bound"} <= names
     (change,) = (m.value for m in found.metrics() if m.name == "g_per_image_change/fifo")
     fifo, base = (found.values(name, "g_per_image") for name in ("fifo", "reuse-first"))
     assert change == pytest.approx(fifo.sum() / base.sum() - 1)

@@ -134,7 +134,7 @@ class ClusterObjective(Objective):
         if not known:
             return []
         upper_E, found_E = (np.array([bound[name] for bound in known]) for name in ("utility_usd", "best_known_usd"))
-        return [Metric.of("duality_gap", ratio(upper_E - found_E, upper_E).within(0.0), "fraction")]
+        return [Metric.of("optimality_gap", ratio(upper_E - found_E, upper_E).within(0.0), "fraction")]
 
     def describe_bound(self, bound: Bound) -> str:
         """Returns a bound in words."""
@@ -356,7 +356,7 @@ class UtilityObjective(ClusterObjective):
         return (
             (Column("Utility", "USD", "up"), lambda c, p: number(c.mean(p, "utility_usd"), utility_digits(c))),
             (Column("Change against baseline", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
-            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.improvement_share(p))),
             (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
             (Column("Done", "jobs", "up"), _ledger("done")),
             (Column("Overdue", "jobs", "down"), _ledger("overdue")),
@@ -386,7 +386,7 @@ class UtilityObjective(ClusterObjective):
         rows = []
         for name, values_E in (("upper bound", upper_E), ("best known schedule", best_known_values(comparison))):
             utility = number(mean(values_E), utility_digits(comparison))
-            change, share = self.change(comparison, values_E), self.gap_closed(comparison, values_E)
+            change, share = self.change(comparison, values_E), self.improvement_share(comparison, values_E)
             cells = (utility, percent(change, signed=True), percent(share), *rest)
             rows.append(Row(name=name, cells=cells, kind="bound"))
         return rows
@@ -397,7 +397,7 @@ class UtilityObjective(ClusterObjective):
         return [
             Metric.of(f"utility_usd/{policy}", comparison.mean(policy, "utility_usd"), "USD"),
             Metric.of(gain, comparison.gain(policy), "fraction"),
-            Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"),
+            Metric.of(f"improvement_share/{policy}", comparison.improvement_share(policy), "fraction"),
         ]
 
     def figures(self, comparison: Comparison) -> list[Figure]:
@@ -523,7 +523,7 @@ class CostObjective(UtilityObjective):
         least_E = comparison.values(today, "revenue_usd") - best_known_values(comparison)
         return ratio(base_E - comparison.values(policy, self.value), base_E - least_E).value
 
-    def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
+    def improvement_share(self, comparison: Comparison, values_E: F8) -> Estimate:
         """Returns the share of the possible improvement of the total: from today's down to the bound; at most 1."""
         today = comparison.reference
         base_E = comparison.values(today, self.value)
@@ -583,7 +583,7 @@ class CostObjective(UtilityObjective):
         ):
             total_E = revenue_E - utility_E
             paid = (number(comparison.currency.of(mean(each_E)), digits) for each_E in (total_E, base_E - total_E))
-            shares = (ratio(base_E - total_E, base_E), self.gap_closed(comparison, total_E))
+            shares = (ratio(base_E - total_E, base_E), self.improvement_share(comparison, total_E))
             cells = (*paid, percent(shares[0], signed=True), percent(shares[1]), *rest)
             rows.append(Row(name=name, cells=cells, kind="bound"))
         return rows
@@ -596,7 +596,7 @@ class CostObjective(UtilityObjective):
             Metric.of(f"saved_total_share/{policy}", self._share(comparison, policy), "fraction"),
             Metric.of(f"cost_usd/{policy}", mean(bills(comparison, policy)), "USD"),
             Metric.of(f"saved_share/{policy}", savings(comparison, policy).usd_share, "fraction"),
-            Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"),
+            Metric.of(f"improvement_share/{policy}", comparison.improvement_share(policy), "fraction"),
         ]
 
     def claim(self, share: float, today: str) -> str:
@@ -739,7 +739,7 @@ class CostObjective(UtilityObjective):
 
     def _share_of_possible(self, comparison: Comparison, policy: str) -> str:
         """Returns the share of the possible improvement; undefined where a policy costs more than today's."""
-        share = comparison.gap_closed(policy)
+        share = comparison.improvement_share(policy)
         return UNDEFINED if share.value < 0 else percent(share)
 
     def _share(self, comparison: Comparison, policy: str) -> Estimate:

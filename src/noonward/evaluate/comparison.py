@@ -93,7 +93,7 @@ class Objective(ABC):
         base_E = comparison.values(comparison.reference, self.value)
         return ratio(values_E - base_E, base_E)
 
-    def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
+    def improvement_share(self, comparison: Comparison, values_E: F8) -> Estimate:
         """Returns the share of the gap between reference policy and bound that values close, paired; at most 1."""
         sign = 1.0 if self.better == "up" else -1.0
         base_E = comparison.values(comparison.reference, self.value)
@@ -179,7 +179,7 @@ class Objective(ABC):
 
         Where the bound may lie far below what can be reached, the share lies between two values, and both are said.
         """
-        share = comparison.gap_closed(policy).value
+        share = comparison.improvement_share(policy).value
         if not share > 0:
             return ""
         most = self.most_of_possible(comparison, policy)
@@ -304,9 +304,9 @@ class Comparison:
         """Returns the paired change of the ranked value against the reference policy, as a fraction of that."""
         return self.objective.change(self, self.values(policy, self.objective.value))
 
-    def gap_closed(self, policy: str) -> Estimate:
+    def improvement_share(self, policy: str) -> Estimate:
         """Returns the share of the gap between reference policy and bound that a policy closes."""
-        return self.objective.gap_closed(self, self.values(policy, self.objective.value))
+        return self.objective.improvement_share(self, self.values(policy, self.objective.value))
 
     def bound_values(self, name: str) -> np.ndarray:
         """Returns a value of the bounds per environment; NaN where it is not defined."""

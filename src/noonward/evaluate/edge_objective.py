@@ -101,7 +101,7 @@ class EdgeObjective(Objective):
         columns: tuple[tuple[Column, Cell], ...] = (
             (Column("Response", "s", "down"), _ledger("response_s", 1)),
             (Column("Change against baseline", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
-            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.improvement_share(p))),
             (Column("95th percentile", "s", "down"), _ledger("p95_response_s", 1)),
             (Column("Quality", "0 to 0.284", "up"), _ledger("quality", 3)),
             (Column("Launches that load", "%", "down"), _ledger("reload_rate", 0, 100.0)),
@@ -133,7 +133,7 @@ class EdgeObjective(Objective):
             if no_value(comparison.bounds, name):
                 continue
             values_E = comparison.bound_values(name)
-            change, share = self.change(comparison, values_E), self.gap_closed(comparison, values_E)
+            change, share = self.change(comparison, values_E), self.improvement_share(comparison, values_E)
             cells = (number(mean(values_E), 1), percent(change, signed=True), percent(share), *rest)
             rows.append(Row(name=title, cells=cells, kind="bound"))
         return rows
@@ -145,7 +145,7 @@ class EdgeObjective(Objective):
             gain = f"gain_over_{comparison.reference}/{policy}"
             out.append(Metric.of(f"response_s/{policy}", comparison.mean(policy, "response_s"), "s"))
             out.append(Metric.of(gain, comparison.gain(policy), "fraction"))
-            out.append(Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"))
+            out.append(Metric.of(f"improvement_share/{policy}", comparison.improvement_share(policy), "fraction"))
             for name, field, unit in _METRICS:
                 value = comparison.mean(policy, field)
                 # Utilities and prices may be negative; shares, times and numbers may not.

@@ -47,7 +47,7 @@ def gain_figure(comparison: Comparison) -> Figure:
     titles = [f"Change of utility against {comparison.reference}", "Share of possible improvement"]
     figure = make_subplots(1, 2 if bounded else 1, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
     objective = comparison.objective
-    panels = [(objective.change, "%", 1), *([(objective.gap_closed, "%", 2)] if bounded else [])]
+    panels = [(objective.change, "%", 1), *([(objective.improvement_share, "%", 2)] if bounded else [])]
     for estimate_of, unit, column in panels:
         estimates = {name: estimate_of(comparison, values) for name, values in rows.items()}
         _dots(figure, estimates, looks, column, unit)

@@ -71,7 +71,7 @@ def gap_table(found: EdgeInference, cells: list[Cell]) -> TextTable:
     """Returns the share of the gap from reuse-first to the bound that every policy closes."""
     rows = []
     for policy in ("beam", *found.policies):
-        estimates = [found.estimate("gap_closed", policy, cell) for cell in cells]
+        estimates = [found.estimate("improvement_share", policy, cell) for cell in cells]
         rows.append((ENDS.get(policy, policy), *(UNDEFINED if e is None else percent(e) for e in estimates)))
     return TextTable(
         title=f"Share of possible improvement over reuse-first, %, {cells[0][0]} servers",

@@ -160,8 +160,8 @@ def _read(given: str, sites: tuple[str, ...], options: Options) -> Queue:
         raise FileError(f"{name} cannot be read: {error.strerror}; check the path") from None
     except UnicodeDecodeError as error:
         raise FileError(f"{name} is not UTF-8: {error}; make it again") from None
-    found = parse_queue(text, name, options.now.timestamp())
-    return _of_site(found, site) if site else found
+    queue = parse_queue(text, name, options.now.timestamp())
+    return _of_site(queue, site) if site else queue
 
 
 def _of_site(queue: Queue, site: str) -> Queue:
@@ -189,8 +189,8 @@ def _asked(options: Options) -> Queue:
     except subprocess.TimeoutExpired:
         raise FileError("squeue did not answer within 60 s; try again, or give its output: --queue FILE") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise FileError(f"squeue failed: {said[-1] if said else 'no message'}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise FileError(f"squeue failed: {lines[-1] if lines else 'no message'}")
     return parse_queue(done.stdout, "squeue", options.now.timestamp())
 
 

@@ -107,8 +107,8 @@ def bench(
     table = Table("what", "value", "unit", "reference")
     for metric in metrics:
         value = float("nan") if metric.value is None else metric.value
-        known = "" if metric.reference is None else f"{metric.reference:,.0f}"
-        table.add_row(metric.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", metric.unit, known)
+        reference = "" if metric.reference is None else f"{metric.reference:,.0f}"
+        table.add_row(metric.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", metric.unit, reference)
     print_table(table)
     if remark:
         print(remark)

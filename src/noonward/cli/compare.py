@@ -118,7 +118,7 @@ def compare(
         on_interrupt(interrupted),
         progress_bar(runs * (len(chosen) + (not no_bound)), scenario.name, above=rows) as step,
     ):
-        found = run_comparison(
+        comparison = run_comparison(
             scenario,
             chosen,
             environments=runs,
@@ -133,18 +133,22 @@ def compare(
             currency=currency,
         )
         command = command_line()
-        pages = study_all(found, out, executor, step, command) if what_if else []
-    keep(found, command)
-    path = write_reports(found, command) if report else None
-    export(found, csv, xlsx, jobs_file)
+        pages = study_all(comparison, out, executor, step, command) if what_if else []
+    keep(comparison, command)
+    path = write_reports(comparison, command) if report else None
+    export(comparison, csv, xlsx, jobs_file)
     if json:
-        more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(found.notes)}
-        print(to_json(found.metrics(), **more, report=None if path is None else str(path), records=str(found.folder)))
+        more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(comparison.notes)}
+        print(
+            to_json(
+                comparison.metrics(), **more, report=None if path is None else str(path), records=str(comparison.folder)
+            )
+        )
         return
-    print_comparison(found)
-    for shown in found.objective.tables(found):
+    print_comparison(comparison)
+    for shown in comparison.objective.tables(comparison):
         print_text_table(shown)
-    print(f"records: {found.folder}")
+    print(f"records: {comparison.folder}")
     for page in pages:
         print(f"study:   {page}")
     if path is not None:

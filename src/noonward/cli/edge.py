@@ -213,16 +213,16 @@ def status(
     if watch:
         _watch(client)
         return
-    found = client.status()
+    status = client.status()
     if page is not None:
-        write_text(page, page_of(found, folder))
+        write_text(page, page_of(status, folder))
     if json:
-        print(dumps(found))
+        print(dumps(status))
         return
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    for table in _tables(found):
+    for table in _tables(status):
         console.print(table)
     print(f"page: {page or client.page_address}")
 
@@ -303,13 +303,13 @@ def _await_tasks(client: Client, names: list[str]) -> list[dict[str, Any]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         bars = {name: shown.add_task("queued", name=name, total=1) for name in names}
         while True:
-            found = client.status()
-            tasks = [task for task in found["tasks"] if task["id"] in bars]
+            status = client.status()
+            tasks = [task for task in status["tasks"] if task["id"] in bars]
             for task in tasks:
                 steps = task["attempts"][-1]["steps"] if task["attempts"] else 1
-                done = steps if task["state"] == "done" else found["progress"].get(task["id"], 0)
-                said = f"{task['state']}, step {done} of {steps}" if task["state"] == "running" else task["state"]
-                shown.update(bars[task["id"]], completed=done, total=steps, description=said)
+                done = steps if task["state"] == "done" else status["progress"].get(task["id"], 0)
+                state = f"{task['state']}, step {done} of {steps}" if task["state"] == "running" else task["state"]
+                shown.update(bars[task["id"]], completed=done, total=steps, description=state)
             if all(task["state"] in ("done", "failed") for task in tasks):
                 return tasks
             time.sleep(0.2)

@@ -215,8 +215,8 @@ def _name_value(parameter: Any) -> None:
         parameter._usage_display_name = lambda: re.sub("[{}]", "", usage)
     if parameter.metavar is not None or getattr(parameter, "is_flag", False):
         return
-    told = getattr(parameter, "type_descriptor", None)
-    if getattr(told, "is_choice", False) or getattr(getattr(parameter, "type", None), "choices", None):
+    described = getattr(parameter, "type_descriptor", None)
+    if getattr(described, "is_choice", False) or getattr(getattr(parameter, "type", None), "choices", None):
         return
     key = max(parameter.opts, key=len).lstrip("-").replace("-", "_")
     parameter.metavar = METAVARS.get(key, key.upper())

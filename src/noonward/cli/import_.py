@@ -96,7 +96,7 @@ def import_(
     columns, bare = pairs("--column", column)
     if bare:
         raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
-    found = import_files(
+    imported = import_files(
         files or [],
         format=format,
         timezone=_by_name("--timezone", timezone),
@@ -117,8 +117,8 @@ def import_(
         fill_gaps_h=fill_gaps,
         skip_bad=skip_bad,
     )
-    paths = [] if out is None else found.write(out)
-    _print(found, paths, json)
+    paths = [] if out is None else imported.write(out)
+    _print(imported, paths, json)
 
 
 def _print(found: Imported, paths: list[Path], json: bool) -> None:

@@ -187,14 +187,14 @@ def _print_zones(as_json: bool) -> None:
     from noonward.data.local_time import zone_timezones
     from noonward.data.signals.calibration import load_calibration
 
-    known = load_calibration("w2022").zones
+    calibrated = load_calibration("w2022").zones
     zones = sorted(zone_timezones().items())
     if as_json:
-        _print_json([{"zone": zone, "timezone": timezone, "generated": zone in known} for zone, timezone in zones])
+        _print_json([{"zone": zone, "timezone": timezone, "generated": zone in calibrated} for zone, timezone in zones])
         return
     table = Table("zone", "time zone", "without signal files")
     for zone, timezone in zones:
-        table.add_row(zone, timezone, "generated prices" if zone in known else "-")
+        table.add_row(zone, timezone, "generated prices" if zone in calibrated else "-")
     print_table(table)
 
 

@@ -27,14 +27,14 @@ def list_(
     """List the packaged scenarios."""
     from noonward.data.scenarios.load import load_scenario, packaged_scenarios
 
-    found = [load_scenario(name) for name in packaged_scenarios()]
+    scenarios = [load_scenario(name) for name in packaged_scenarios()]
     if json:
         from json import dumps
 
-        rows = [{"name": each.name, "kind": each.kind, "description": each.description} for each in found]
+        rows = [{"name": each.name, "kind": each.kind, "description": each.description} for each in scenarios]
         print(dumps(rows, indent=1))
         return
-    for scenario in found:
+    for scenario in scenarios:
         print(f"{scenario.name:16s} {scenario.description}")
 
 

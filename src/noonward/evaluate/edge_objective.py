@@ -81,8 +81,8 @@ class EdgeObjective(Objective):
     def notes(self, comparison: Comparison) -> list[str]:
         """Returns which policies are ranked last because they miss the scenario's quality."""
         missed = {policy: self.unmet(comparison, policy) for policy in self.ranked(comparison)}
-        said = [f"{policy} ({', '.join(what)})" for policy, what in missed.items() if what]
-        return [f"ranked after all others, however soon they respond: {'; '.join(said)}"] if said else []
+        misses = [f"{policy} ({', '.join(what)})" for policy, what in missed.items() if what]
+        return [f"ranked after all others, however soon they respond: {'; '.join(misses)}"] if misses else []
 
     def compute_bound(self, environment: EdgeEnvironment, seconds: float | None = None) -> Bound:
         """Returns the response bound and the best schedule found with foresight, both at the scenario's steps, s."""

@@ -399,8 +399,8 @@ def content_with_files(scenario: Scenario, signals: Sequence[Path], jobs: Path |
     """
     content: dict[str, Any] = scenario.model_dump(mode="json")
     if signals:
-        said = content["signals"] or {}
-        kept = said if said.get("source") == "files" else {key: said[key] for key in ("months",) if key in said}
+        stated = content["signals"] or {}
+        kept = stated if stated.get("source") == "files" else {key: stated[key] for key in ("months",) if key in stated}
         content["signals"] = {**kept, "source": "files", "paths": [str(path) for path in signals]}
     if jobs is not None:
         if is_dated(jobs) or "origin" in column_names(jobs):

@@ -355,10 +355,10 @@ def _values(what: str, given: Sequence[float], *, infinite: bool = False) -> lis
     Raises:
         ScenarioError: There are fewer than two, one stands twice, or one is negative or no number.
     """
-    told = sorted(float(each) for each in given)
-    allowed = [each for each in told if each >= 0 and (each < 1e9 or (infinite and math.isinf(each)))]
-    if len(allowed) < len(told) or any(math.isnan(each) for each in told):
+    values = sorted(float(each) for each in given)
+    allowed = [each for each in values if each >= 0 and (each < 1e9 or (infinite and math.isinf(each)))]
+    if len(allowed) < len(values) or any(math.isnan(each) for each in values):
         raise ScenarioError(f"{what} {', '.join(f'{each:g}' for each in given)}: give numbers of at least 0")
-    if len(set(told)) < 2 or len(set(told)) < len(told):
+    if len(set(values)) < 2 or len(set(values)) < len(values):
         raise ScenarioError(f"{what} {', '.join(f'{each:g}' for each in given)}: give at least two, each once")
-    return told
+    return values

@@ -236,10 +236,10 @@ def _of_gres(text: str, nodes: int) -> str:
         >>> _of_gres("gpu:a100:4", 2), _of_gres("gpu:2(IDX:0-1)", 1)
         ('gres/gpu:a100=8', 'gres/gpu=2')
     """
-    found = re.search(r"gpu(?::([A-Za-z][^:,()]*))?:(\d+)", text)
-    if found is None:
+    match = re.search(r"gpu(?::([A-Za-z][^:,()]*))?:(\d+)", text)
+    if match is None:
         return ""
-    return f"gres/gpu{':' + found[1] if found[1] else ''}={int(found[2]) * nodes}"
+    return f"gres/gpu{':' + match[1] if match[1] else ''}={int(match[2]) * nodes}"
 
 
 FORMAT = LogFormat(

@@ -213,16 +213,16 @@ def status(
     if watch:
         _watch(client)
         return
-    status = client.status()
+    found = client.status()
     if page is not None:
-        write_text(page, page_of(status, folder))
+        write_text(page, page_of(found, folder))
     if json:
-        print(dumps(status))
+        print(dumps(found))
         return
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
-    for table in _tables(status):
+    for table in _tables(found):
         console.print(table)
     print(f"page: {page or client.page_address}")
 

@@ -223,5 +223,5 @@ def generate(
         # A day of history for forecasts, no more: so the file holds this one window and no other.
         first = drawn.signals.hour_of(drawn.start) - 24
         kept = drawn.signals.window(drawn.signals.time_of(first), drawn.signals.hours - first)
-        write_generated_signals(window, out / "signals.csv")
+        write_generated_signals(kept, out / "signals.csv")
         print(f"{kept.hours} hours of {len(drawn.signals.zones)} zones: {out / 'signals.csv'}")

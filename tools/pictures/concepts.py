@@ -334,7 +334,7 @@ def boundaries() -> Drawing:
     drawing.arrow(470, 142, 556, 184)
     drawing.text(440, 200, "hashes of tokens", size=12, color=RED)
     drawing.text(
-        20, 258, "Red: what protects each way. Whoever may submit runs commands as the service's user.", size=12
+        20, 258, "Red: what protects each way. By default, jobs run commands as the service's user.", size=12
     )
     return drawing
 

@@ -289,6 +289,33 @@ def freedoms() -> Drawing:
     return drawing
 
 
+def frontier() -> Drawing:
+    """Draws energy against mean time of policies and of the bound, from the table of the page on dvfs-training."""
+    page = (ROOT / "docs/dvfs-training.md").read_text(encoding="utf-8")
+    row = re.compile(r"^\| `([^`]+)` \| ([\d,]+) \| (\d+\.\d+) \| (\d+\.\d+) \| [\d.]+% \|$", re.MULTILINE)
+    found = [(name, float(s.replace(",", "")), float(j), float(least)) for name, s, j, least in row.findall(page)]
+    shown = [each for each in found if each[1] < 10_000]
+    drawing = Drawing(760, 320, "Energy per unit against mean time in system, and the bound")
+    axes = Axes(drawing, (60, 36, 640, 220), (math.log10(500), math.log10(6000)), (8.0, 10.8))
+    ticks = [(math.log10(s), f"{s:,} s") for s in (500, 1000, 2000, 4000)]
+    axes.frame("Energy, J per unit of work", ticks, [(j, f"{j:g}") for j in (8.0, 9.0, 10.0)])
+    bound = sorted({(math.log10(s), least) for _, s, _, least in shown})
+    axes.line(bound, INK, dash=True)
+    drawing.text(axes.x(bound[-1][0]) + 6, axes.y(bound[-1][1]) + 16, "bound", bold=True, anchor="end")
+    for name, s, joules, _ in shown:
+        color = GREEN if name.startswith("greedy") else ORANGE
+        drawing.dot(axes.x(math.log10(s)), axes.y(joules), color)
+        left = name == "greedy-energy(gpus=1)"
+        drawing.text(
+            axes.x(math.log10(s)) + (8 if not left else 0), axes.y(joules) - (8 if not left else 10), name, size=12,
+            color=color, anchor="start" if not left else "middle",
+        )  # fmt: skip
+    drawing.text(
+        60, 300, "Mean time in system (logarithmic). Down and left is better; nothing can be below the bound.", size=12
+    )
+    return drawing
+
+
 def hand_over() -> Drawing:
     """Draws the five steps by which a job reaches its cluster."""
     drawing = Drawing(760, 330, "Five steps of handing a job to a cluster")
@@ -333,9 +360,7 @@ def boundaries() -> Drawing:
     drawing.text(552, 112, "its user's rights", size=12, color=RED)
     drawing.arrow(470, 142, 556, 184)
     drawing.text(440, 200, "hashes of tokens", size=12, color=RED)
-    drawing.text(
-        20, 258, "Red: what protects each way. By default, jobs run commands as the service's user.", size=12
-    )
+    drawing.text(20, 258, "Red: what protects each way. By default, jobs run commands as the service's user.", size=12)
     return drawing
 
 
@@ -348,6 +373,7 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
     "concept-share": share,
     "concept-pairing": pairing,
     "concept-freedoms": freedoms,
+    "dvfs-frontier": frontier,
     "concept-hand-over": hand_over,
     "concept-boundaries": boundaries,
 }

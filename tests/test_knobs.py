@@ -39,7 +39,7 @@ NOT_TURNED = {
     "Scenario.name": "a name",
     "Scenario.description": "a text",
     "Scenario.goal": "what a comparison ranks and shows (tests/evaluate/test_answer.py)",
-    "Scenario.reference_policy": "read by comparisons (tests/evaluate/test_compare.py)",
+    "Scenario.baseline": "read by comparisons (tests/evaluate/test_compare.py)",
     "Scenario.policies": "read by comparisons (tests/evaluate/test_compare.py)",
     "Scenario.constraints": "held against results (tests/evaluate/test_service_tables.py)",
     "Constraints.mean_latency_s": "held against results (tests/evaluate/test_service_tables.py)",
@@ -485,7 +485,7 @@ def test_the_format_of_signal_files_decides_how_they_are_read(tmp_path):
 
 
 def test_policies_stand_in_the_comparison_alone():
-    for values in ({"reference_policy": "random"}, {"policies": ["random"]}, {"description": "another"}):
+    for values in ({"baseline": "random"}, {"policies": ["random"]}, {"description": "another"}):
         assert result("tiny", values) == result_before("tiny")
 
 

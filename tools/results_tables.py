@@ -69,7 +69,7 @@ def table(figures: dict[str, dict[str, Any]]) -> list[str]:
             f"`{policy}`",
             f"{figures[f'utility_usd/{policy}']['value']:.0f}",
             "–" if policy == "local-fcfs" else percent(figures[f"gain_over_local-fcfs/{policy}"]),
-            "–" if policy == "local-fcfs" else share(figures[f"gap_closed/{policy}"]),
+            "–" if policy == "local-fcfs" else share(figures[f"improvement_share/{policy}"]),
             f"{plain['gpu_hours']:,.0f}",
             f"{plain['completed_jobs']:,.0f}",
             f"{plain['overdue_jobs']:,.0f}",
@@ -95,7 +95,7 @@ def short_table(figures: dict[str, dict[str, Any]], learned: dict[str, dict[str,
         cells = (
             f"`{policy}`",
             "baseline" if base_row else percent(figures[f"gain_over_local-fcfs/{policy}"]),
-            "0%" if base_row else share(figures[f"gap_closed/{policy}"]),
+            "0%" if base_row else share(figures[f"improvement_share/{policy}"]),
             f"{100 * (learned[f'utility_usd/{policy}']['value'] - base) / (bound - base):.0f}%",
         )
         rows.append("| " + " | ".join(cells) + " |")

@@ -263,7 +263,7 @@ def test_the_gap_is_that_of_the_environments_whose_schedule_is_known():
     objective = objective_of(load_scenario("tiny"))
     known = Bound(utility_usd=100.0, best_known_usd=98.0)
     (gap,) = objective.gap_metrics([known, Bound(utility_usd=300.0, best_known_usd=294.0), Bound(utility_usd=7.0)])
-    assert gap.name == "duality_gap"
+    assert gap.name == "optimality_gap"
     assert gap.value == pytest.approx(0.02)
     assert objective.gap_metrics([Bound(joules_per_unit=8.0)]) == []
 

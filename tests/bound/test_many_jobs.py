@@ -79,7 +79,7 @@ def test_a_comparison_takes_it_beyond_a_size_and_says_so(medium, monkeypatch):
     monkeypatch.setattr(cluster_objectives, "MANY_CHOICES", 1000)
     found = UtilityObjective().compute_bound(medium)
     assert found["utility_usd"] > found["best_known_usd"]
-    assert "capacity priced by few of the jobs" in UtilityObjective().describe_bound(found)
+    assert "capacity is priced with a sample of the jobs" in UtilityObjective().describe_bound(found)
     assert UtilityObjective().compute_bound(medium, 0.0)["cut"] == 1.0
 
 

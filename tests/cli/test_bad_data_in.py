@@ -73,7 +73,7 @@ IMPORT = [
     (text(SACCT + RAN.replace("3600", "an hour")), BERLIN, "an hour"),
     (text(SACCT + RAN.replace("gres/gpu=2", "cpu=2")), BERLIN, "no job with GPUs that ran"),
     (text(SACCT.replace("|AllocTRES", "|Tres") + RAN), BERLIN, "AllocTRES"),
-    (text(SACCT + RAN.replace("1|", "1.batch|", 1)), BERLIN, "steps alone"),
+    (text(SACCT + RAN.replace("1|", "1.batch|", 1)), BERLIN, "only steps"),
     (text(SACCT + RAN.strip() + "|more\n"), BERLIN, "9 fields"),
     (text(SACCT + RAN), [*BERLIN, "--origin", "xyz=berlin"], "'xyz'"),
     (text(SACCT + RAN), [*BERLIN, "--format", "slrum"], "did you mean 'slurm'"),

@@ -201,7 +201,7 @@ def test_policy_named_twice_in_two_ways(noonward: CommandLine) -> None:
     refused(answer, "a policy stands twice", "name each once")
 
 
-@pytest.mark.parametrize("key", ["policies", "reference_policy"])
+@pytest.mark.parametrize("key", ["policies", "baseline"])
 @pytest.mark.parametrize("name", ["os:abort", "evilmod:Policy"])
 @pytest.mark.parametrize("command", [("scenario", "check"), ("compare",)])
 def test_a_scenario_file_cannot_name_code(noonward: CommandLine, key: str, name: str, command: tuple[str, ...]) -> None:

@@ -1,5 +1,6 @@
 """Help: every command is in a panel, has a short summary and examples that it understands."""
 
+import re
 import shlex
 
 import pytest
@@ -40,6 +41,8 @@ def test_help_names_no_types_of_python(noonward, words: str) -> None:
     shown = noonward(*words.split(), "-h").out
     assert not [name for name in ("<str>", "<int", "<float", "<list[", "<path>") if name in shown]
     assert "Examples:" in shown
+    assert not re.search(r"[{}]|\[\[", shown.splitlines()[0])
+    assert "[default: (" not in shown
 
 
 def test_a_duration_reaches_the_command(noonward) -> None:
@@ -56,13 +59,14 @@ def test_a_duration_reaches_the_command(noonward) -> None:
         ("data signals", "data check"),
         ("data jobs", "data check"),
         ("signals show", "data show"),
+        ("scenario validate", "scenario check"),
     ],
 )
 def test_former_names_of_commands_still_work(noonward, former: str, now: str) -> None:
     shown, expected = (noonward(*words.split(), "-h") for words in (former, now))
     assert (shown.code, expected.code) == (0, 0)
     assert shown.out.splitlines()[2:] == expected.out.splitlines()[2:]
-    assert former.split()[0] == "data" or former not in noonward("-h").out.split()
+    assert former.split()[0] in ("data", "scenario") or former not in noonward("-h").out.split()
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_sites_alone_give_a_scenario_that_runs(noonward: CommandLine) -> None:
     assert [site.name for site in scenario.fleet.sites] == ["berlin", "paris"]
     assert scenario.fleet.gpu_types["A100-80-SXM"].idle_w == gpu_library()["A100-80-SXM"].idle_w
     assert scenario.end == "drained"
-    assert (scenario.reference_policy, scenario.goal) == ("local-fcfs", "least-cost")
+    assert (scenario.baseline, scenario.goal) == ("local-fcfs", "least-cost")
     assert {"bid-price-published", "booked-published"} < set(scenario.policies)
     assert "bid-price-regression" not in scenario.policies
     assert len(build_environment(scenario).jobs) > 0
@@ -287,7 +287,7 @@ def test_the_lateness_rule_and_what_happened_are_written(noonward: CommandLine, 
     assert answer.code == 0, answer.err
     scenario = load_scenario("mine.yaml")
     assert (scenario.lateness.rule, scenario.lateness.usd_per_gpu_hour) == ("wait", 0.5)
-    assert (scenario.end, scenario.reference_policy) == ("drained", "what-happened")
+    assert (scenario.end, scenario.baseline) == ("drained", "what-happened")
     environment = build_environment(scenario)
     assert set(environment.jobs.recorded_site_J.tolist()) == {0}
     assert environment.late_until_s == environment.window_s + 24 * 3600

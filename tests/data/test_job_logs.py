@@ -198,7 +198,7 @@ ROW = "1|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/g
         (HEAD + ROW.replace("gres/gpu", "cpu"), {"clock": BERLIN}, "no job with GPUs that ran; .*dropped 1: no GPU"),
         (HEAD.replace("AllocTRES", "Nodes") + ROW, {"clock": BERLIN}, "neither AllocTRES nor ReqTRES.*--format"),
         (HEAD.replace("Submit", "Sub") + ROW, {"clock": BERLIN}, "no column 'Submit'; "),
-        (HEAD + ROW.replace("1|", "1.batch|", 1), {"clock": BERLIN}, "holds steps alone"),
+        (HEAD + ROW.replace("1|", "1.batch|", 1), {"clock": BERLIN}, "contains only steps"),
         ("JobID    State\n-------- --------\n1  C\n", {"clock": BERLIN}, "sacct -X --parsable2"),
         ("a,b\n1,2\n", {}, "no job log of a known format"),
         ("a,b\n1,2\n", {"format": "slrum"}, "did you mean 'slurm'"),

@@ -175,7 +175,7 @@ def test_no_share_of_the_gap_lies_above_one(money):
     utilities = {"local-fcfs": [100.0, 100.0], "random": [100.0, 200.0]}
     found = with_ledgers(money, {p: [{"utility_usd": u} for u in us] for p, us in utilities.items()})
     found = dataclasses.replace(found, bounds=[Bound(utility_usd=150.0), Bound(utility_usd=250.0)])
-    share = found.gap_closed("random")
+    share = found.improvement_share("random")
     assert share.value == 0.5
     assert share.high == 1.0
 

@@ -82,8 +82,8 @@ def test_gains_and_gaps_are_ratios_of_sums_of_ledgers(whole):
     assert whole.reference == "local-fcfs"
     assert whole.gain("cheapest-feasible").value == pytest.approx(sum(other) / sum(base) - 1)
     closed = (sum(other) - sum(base)) / (sum(bound) - sum(base))
-    assert whole.gap_closed("cheapest-feasible").value == pytest.approx(closed)
-    assert whole.gain("local-fcfs").value == whole.gap_closed("local-fcfs").value == 0.0
+    assert whole.improvement_share("cheapest-feasible").value == pytest.approx(closed)
+    assert whole.gain("local-fcfs").value == whole.improvement_share("local-fcfs").value == 0.0
     assert whole.mean("random", "gpu_hours").value == pytest.approx(whole.values("random", "gpu_hours").mean())
 
 
@@ -97,7 +97,7 @@ def test_figures_name_every_quantity_of_every_policy(whole):
     metrics = {metric.name: metric for metric in whole.metrics()}
     assert len(metrics) == len(whole.metrics())
     quantities = {
-        "utility_usd", "gain_over_local-fcfs", "gap_closed", "gpu_hours", "over_cap_gpu_hours",
+        "utility_usd", "gain_over_local-fcfs", "improvement_share", "gpu_hours", "over_cap_gpu_hours",
         "completed_jobs", "overdue_jobs",
         "unfinished_jobs", "energy_kwh", "usd_per_gpu_hour", "g_per_gpu_hour", "migrations", "mean_wait_s",
         "mean_time_in_system_s", "p99_time_in_system_s", "j_per_unit_exact", "usd_per_unit", "g_per_unit",
@@ -105,7 +105,7 @@ def test_figures_name_every_quantity_of_every_policy(whole):
         "moved_jobs",
     }  # fmt: skip
     names = {f"{quantity}/{policy}" for quantity in quantities for policy in POLICIES}
-    assert set(metrics) == names | {"utility_usd/bound", "utility_usd/best-known", "duality_gap"}
+    assert set(metrics) == names | {"utility_usd/bound", "utility_usd/best-known", "optimality_gap"}
     assert metrics["completed_jobs/random"].value == whole.values("random", "done").mean()
     assert metrics["j_per_unit_exact/random"].value == whole.values("random", "joules_per_unit").mean()
     assert metrics["utility_usd/bound"].value == whole.bound_values("utility_usd").mean()
@@ -116,7 +116,7 @@ def test_without_economics_no_utility_is_reported(runs, tmp_path):
     scenario = load_scenario("tiny", ["economics=null"])
     names = [metric.name for metric in compare(scenario, ["random"], environments=1, out=tmp_path).metrics()]
     assert "energy_kwh/random" in names
-    assert not [name for name in names if name.split("/")[0] in ("gap_closed", "gain_over_random")]
+    assert not [name for name in names if name.split("/")[0] in ("improvement_share", "gain_over_random")]
     assert "utility_usd/random" not in names
 
 
@@ -214,7 +214,7 @@ def test_the_reference_is_the_scenarios_where_it_takes_part(runs, tmp_path):
 
     assert reference(TINY, ["random", "local-fcfs"]) == "local-fcfs"
     assert reference(TINY, ["random", "most-free"]) == "random"
-    assert reference(load_scenario("tiny", ["reference_policy=most-free"]), ["random", "most-free"]) == "most-free"
+    assert reference(load_scenario("tiny", ["baseline=most-free"]), ["random", "most-free"]) == "most-free"
 
 
 def test_the_scenarios_policies_run_where_none_are_named(runs, tmp_path):
@@ -299,7 +299,7 @@ def test_a_comparison_without_a_bound_says_so_and_looks_for_none(tmp_path, monke
     found = compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path, bound=False)
     assert found.bounds == [Bound(), Bound()]
     assert any("no bound was computed" in note for note in found.notes)
-    assert math.isnan(found.gap_closed("random").value)
+    assert math.isnan(found.improvement_share("random").value)
 
 
 def test_a_bound_cut_short_holds_and_stands_for_no_more_seconds_than_it_had(tmp_path):
@@ -308,11 +308,11 @@ def test_a_bound_cut_short_holds_and_stands_for_no_more_seconds_than_it_had(tmp_
 
     short = bounded(1e-9)
     assert short.bounds[0]["cut"] == 1
-    assert any("stopped after its seconds" in note for note in short.notes)
+    assert any("stopped at its time limit" in note for note in short.notes)
     assert bounded(1e-9).bounds == short.bounds
     whole = bounded(None)
     assert "cut" not in whole.bounds[0]
-    assert not any("stopped after its seconds" in note for note in whole.notes)
+    assert not any("stopped at its time limit" in note for note in whole.notes)
     utility = whole.records["local-fcfs"][0].ledger.utility_usd
     assert utility <= whole.bounds[0]["utility_usd"] < short.bounds[0]["utility_usd"]
     assert bounded(1e-9).bounds == whole.bounds
@@ -333,6 +333,6 @@ def test_a_bound_that_cannot_stop_early_takes_no_seconds(tmp_path):
 def test_a_gap_that_nothing_opens_is_not_defined(runs, tmp_path, monkeypatch):
     monkeypatch.setattr(ClusterObjective, "compute_bound", lambda self, environment: Bound())
     done = compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path)
-    assert math.isnan(done.gap_closed("random").value)
-    assert next(metric for metric in done.metrics() if metric.name == "gap_closed/random").value is None
+    assert math.isnan(done.improvement_share("random").value)
+    assert next(metric for metric in done.metrics() if metric.name == "improvement_share/random").value is None
     assert "utility_usd/bound" not in [metric.name for metric in done.metrics()]

@@ -31,7 +31,7 @@ gang_times:
 tasks: {source: paper, count: 12, first: 4, rate_per_s: 0.05, sizes: [1, 2, 4]}
 signals: {source: generated}
 carbon_usd_per_t: 100
-reference_policy: reuse-first
+baseline: reuse-first
 """
 RULES = {
     "fifo": Fifo,
@@ -59,7 +59,7 @@ def test_policies_are_compared_bounded_recorded_and_reported(scenario, tmp_path)
     assert (best >= lower).all()
     assert (best <= found.values("patient-reuse", "response_s") + 1e-9).all()
     names = {metric.name for metric in found.metrics()}
-    assert {"response_s/patient-reuse", "gap_closed/lookahead", "j_per_image/fifo", "response_s/bound"} <= names
+    assert {"response_s/patient-reuse", "improvement_share/lookahead", "j_per_image/fifo", "response_s/bound"} <= names
     (change,) = (m.value for m in found.metrics() if m.name == "g_per_image_change/fifo")
     fifo, base = (found.values(name, "g_per_image") for name in ("fifo", "reuse-first"))
     assert change == pytest.approx(fifo.sum() / base.sum() - 1)

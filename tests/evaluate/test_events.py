@@ -148,8 +148,8 @@ def test_the_command_refuses_lists_that_are_none(noonward):
 def test_the_policy_is_the_baseline_unless_one_is_named(tiny):
     assert policy_of(tiny, None) == "local-fcfs"
     assert policy_of(tiny, BASE) == BASE
-    with pytest.raises(ScenarioError, match="states no reference_policy"):
-        policy_of(load_scenario("tiny", ["reference_policy=null"]), None)
+    with pytest.raises(ScenarioError, match="states no baseline"):
+        policy_of(load_scenario("tiny", ["baseline=null"]), None)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def own(tmp_path_factory):
     jobs = {"submit_time": [f"{hour:%Y-%m-%dT%H:%M:%SZ}" for hour in hours], "origin": ["north", "south"] * 48}
     frame = pl.DataFrame({**jobs, "gpus": 1, "duration_s": 21600.0, "limit_s": 43200.0, "slack_s": 6 * HOUR_S})
     frame.write_csv(path)
-    settings = ["goal=least-cost", "window_h=24", "start=2022-10-02", "slot_s=60", "reference_policy=local-fcfs"]
+    settings = ["goal=least-cost", "window_h=24", "start=2022-10-02", "slot_s=60", "baseline=local-fcfs"]
     scenario = with_files(load_scenario("tiny", settings), [], path)
     return with_settings(scenario, ["jobs.knowledge.run_time=learned"])
 

@@ -32,7 +32,7 @@ class DiceScenario(Spec):
     name: str
     description: str = "Dice."
     rolls: Count = 20
-    reference_policy: str | None = None
+    baseline: str | None = None
     policies: tuple[str, ...] = ("keep", "throw-again")
 
     @property
@@ -153,7 +153,7 @@ class FewPoints(Objective):
     def columns(self, comparison):
         return (
             (Column("Points", "points", "down"), lambda c, p: number(c.mean(p, "mean_points"), 2)),
-            (Column("Share of the gap", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Share of the gap", "%", "up"), lambda c, p: percent(c.improvement_share(p))),
         )
 
     def bound_rows(self, comparison):
@@ -232,7 +232,7 @@ def test_it_is_compared_ranked_bounded_and_reported(dice, tmp_path):
     least = found.bound_values("least_points")
     assert (least <= own).all()
     assert found.gain("throw-again").value == pytest.approx((own - base).sum() / base.sum())
-    assert found.gap_closed("throw-again").value == pytest.approx((base - own).sum() / (base - least).sum())
+    assert found.improvement_share("throw-again").value == pytest.approx((base - own).sum() / (base - least).sum())
     assert [row.name for row in summary_rows(found).rows] == ["least points", "throw-again", "keep"]
     assert [metric.name for metric in found.metrics()] == ["mean_points/keep", "mean_points/throw-again"]
     text = write_report(found, tmp_path / "report.html").read_text(encoding="utf-8")

@@ -52,7 +52,7 @@ def test_intervals_stay_in_what_is_possible(money, energy):
                 assert metric.high <= 1, metric.name
             if not any(word in metric.unit for word in signed) and not metric.name.startswith(("saved", "gain")):
                 assert metric.low >= 0, metric.name
-            if metric.name.startswith("gap_closed"):
+            if metric.name.startswith("improvement_share"):
                 assert metric.high <= max(1.0, metric.value)
 
 

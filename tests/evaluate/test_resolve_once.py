@@ -46,7 +46,7 @@ def test_every_policy_is_found_once_for_runs_verdict_and_report(counts, tmp_path
     comparison = compare(TINY, policies, environments=ENVIRONMENTS, out=tmp_path, today=reference)
     comparison.report(tmp_path / "report.html")
     assert not misfits
-    assert comparison.reference == TINY.reference_policy
+    assert comparison.reference == TINY.baseline
     found = {name: count for (what, name), count in counts.items() if what == "find"}
     assert found == dict.fromkeys(TINY.policies, 1)
 

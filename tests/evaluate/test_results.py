@@ -30,7 +30,7 @@ def cells(comparison, title):
 
 
 def test_numbers_and_shares_are_written_with_their_spread():
-    assert number(Estimate(1234.4, 1, 2, 56.6)) == "1,234 ± 57"
+    assert number(Estimate(1234.4, 1177.8, 1291.0, 80.0)) == "1,234 ± 57"
     assert number(Estimate(-0.01), 1) == "0.0"
     assert percent(Estimate(-0.1234, -0.2, -0.0001), signed=True) == "-12.3 [-20.0, 0.0]"
     assert percent(Estimate(math.nan)) == UNDEFINED
@@ -51,15 +51,15 @@ def test_least_energy_stands_first_without_economics(energy):
 def test_changes_and_shares_of_the_gap_by_hand(money):
     utilities = {"local-fcfs": [100.0, 300.0], "random": [130.0, 330.0]}
     found = with_utilities(money, utilities, bounds=[150.0, 400.0])
-    assert cells(found, "Change against reference")["random"].startswith("+15.0 [")
+    assert cells(found, "Change against baseline")["random"].startswith("+15.0 [")
     assert cells(found, "Share of possible improvement")["random"].startswith("40.0 [")
     assert cells(found, "Share of possible improvement")["upper bound"] == "100.0 [100.0, 100.0]"
-    assert cells(found, "Change against reference")["upper bound"].startswith("+37.5 [")
+    assert cells(found, "Change against baseline")["upper bound"].startswith("+37.5 [")
 
 
 def test_a_reference_at_a_loss_has_no_relative_changes(money):
     found = with_utilities(money, {"local-fcfs": [-1.0, -2.0], "random": [3.0, 4.0]})
-    assert cells(found, "Change against reference")["random"] == UNDEFINED
+    assert cells(found, "Change against baseline")["random"] == UNDEFINED
     assert "upper bound" not in cells(found, "Utility")
 
 
@@ -73,14 +73,15 @@ def test_cells_are_the_ledgers_numbers(money):
     done = cells(money, "Done")
     for policy, records in money.records.items():
         values = [record.ledger.done for record in records]
-        assert done[policy] == f"{np.mean(values):,.0f} ± {np.std(values, ddof=1):,.0f}"
+        half = 12.7062 * np.std(values, ddof=1) / 2**0.5  # Student's t of two environments
+        assert done[policy] == f"{np.mean(values):,.0f} ± {half:,.0f}"
 
 
 def test_rows_have_a_cell_a_column_and_say_what_they_are(money, energy):
     for comparison in (money, energy):
         summary = summary_rows(comparison)
         assert {len(row.cells) for row in summary.rows} == {len(summary.columns)}
-        assert [row.name for row in summary.rows if row.kind == "reference"] == [comparison.reference]
+        assert [row.name for row in summary.rows if row.kind == "baseline"] == [comparison.reference]
         assert [row.name for row in summary.rows if row.kind != "bound"] == comparison.ranked()
         assert all(column.unit for column in summary.columns)
 

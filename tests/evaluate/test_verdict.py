@@ -200,8 +200,8 @@ def test_the_measure_that_decides_is_the_one_in_the_table(priced):
     assert cells["random"]["Transfers"].startswith("1.0 ")
     assert "Lateness" not in titles
     # the bound: 20 of revenue less 16 of utility: a total of at least 4 per window
-    assert found.gap_closed("random").value == pytest.approx((15 - 12.5) / (15 - 4))
-    assert found.gap_closed("local-fcfs").value == 0
+    assert found.improvement_share("random").value == pytest.approx((15 - 12.5) / (15 - 4))
+    assert found.improvement_share("local-fcfs").value == 0
 
 
 def test_money_is_shown_in_the_currency_given(priced):

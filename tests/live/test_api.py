@@ -473,7 +473,7 @@ def test_the_client_talks_to_the_service(live):
             assert client.use_policy("most-free").policy == "most-free"
             assert client.why(1).job == 1
             assert [plan.site for plan in client.plans()] == ["north", "south"]
-            assert client.savings(1).reference == live.scenario.reference_policy
+            assert client.savings(1).reference == live.scenario.baseline
             assert client.decisions(1) == []
             assert next(event.kind for event in client.events()) == "submitted"
             with pytest.raises(ServiceError, match="there is no job 9") as refused:

@@ -185,5 +185,16 @@ def test_digests_tell_scenarios_apart():
 
 
 def test_digests_leave_out_what_changes_no_run():
-    for change in ({"description": "other"}, {"policies": []}, {"reference_policy": None}):
+    for change in ({"description": "other"}, {"policies": []}, {"baseline": None}):
         assert scenario_from(tiny(**change)).digest == load_scenario("tiny").digest
+
+
+def test_a_key_may_have_its_earlier_name(tmp_path):
+    stated = {**tiny(), "baseline": "random"}
+    earlier = {"reference_policy" if key == "baseline" else key: value for key, value in stated.items()}
+    assert scenario_from(earlier) == scenario_from(stated)
+    assert load_scenario("tiny", ["reference_policy=random"]).baseline == "random"
+    (tmp_path / "own.yaml").write_text("extends: tiny\nreference_policy: random\n")
+    assert load_scenario(tmp_path / "own.yaml").baseline == "random"
+    with pytest.raises(ScenarioError, match="reference_policy is the earlier name of baseline; state only baseline"):
+        scenario_from(earlier | {"baseline": "random"})

@@ -111,7 +111,7 @@ def test_a_comparison_measures_savings_against_what_happened(fleet_of: Callable[
     assert "10 minutes on average" in late
     assert any("what happened" in sentence for sentence in headline(found)) or headline(found)[0].startswith("Keep")
     assert compare(scenario, ["local-fcfs"], environments=1, bound=False, today="local-fcfs").reference == "local-fcfs"
-    stated = scenario.model_copy(update={"reference_policy": "local-fcfs"})
+    stated = scenario.model_copy(update={"baseline": "local-fcfs"})
     assert compare(stated, ["local-fcfs"], environments=1, bound=False).reference == "local-fcfs"
 
 

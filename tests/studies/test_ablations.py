@@ -15,7 +15,7 @@ def test_trainings_are_compared_on_the_same_windows():
     found = study_ablations(seeds=2, windows=2, scenario="tiny", settings=BRIEF, ablations=ABLATIONS[:2])
     assert list(found.share) == ["whole", "no-capacity-price"]
     assert all(len(each) == 2 for each in found.seeds.values())
-    assert found.metrics()[0].name == "ablation_gap_closed/whole"
+    assert found.metrics()[0].name == "ablation_improvement_share/whole"
     for name, share in found.share.items():
         assert abs(share.value - sum(found.seeds[name]) / 2) < 1e-9
 
@@ -41,6 +41,6 @@ def test_the_command_prints_every_training(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(ablations, "ABLATIONS", (Ablation("whole", "nothing"),))
     answer = noonward("reproduce", "fine-tuning", "--ablations", "-n", 2, "--json")
     assert answer.code == 0, answer.err
-    assert json.loads(answer.out)["figures"][0]["name"] == "ablation_gap_closed/whole"
+    assert json.loads(answer.out)["figures"][0]["name"] == "ablation_improvement_share/whole"
     assert noonward("reproduce", "fine-tuning", "--training-seeds", 2).code == 2
     assert noonward("reproduce", "fine-tuning", "--ablations", "--policies", "masac").code == 2

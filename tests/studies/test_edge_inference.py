@@ -67,11 +67,11 @@ def test_metrics_have_the_stated_names_and_the_papers_values(found):
         "response_s/reuse-first/N4/0.03",
         "quality/greedy/N12/0.15",
         "reload_rate/random/N4/0.03",
-        "gap_closed/patient-reuse/N12/0.15",
+        "improvement_share/patient-reuse/N12/0.15",
         "response_s/bound/N4/0.03",
         "response_s/bound/N12/0.15",
         "response_s/beam/N12/0.15",
-        "gap_closed/beam/N4/0.03",
+        "improvement_share/beam/N4/0.03",
         "response_s/bound-any-quality/N4/0.03",
         "g_per_image/patient-reuse/N4/0.03",
         "decision_ms/greedy",
@@ -82,7 +82,7 @@ def test_metrics_have_the_stated_names_and_the_papers_values(found):
     for cell in ("N4/0.03", "N12/0.15"):
         bounds = [metrics[f"response_s/{name}/{cell}"].value for name in ("bound-any-quality", "bound", "beam")]
         assert bounds == sorted(bounds)
-        assert metrics[f"gap_closed/reuse-first/{cell}"].value == 0
+        assert metrics[f"improvement_share/reuse-first/{cell}"].value == 0
 
 
 def test_values_below_the_bound_are_named(found):
@@ -181,7 +181,9 @@ def test_the_command_prints_figures(noonward: CommandLine) -> None:
         "reproduce", "edge-inference", "-n", 2, "--servers", 4, "--policies", "reuse-first,patient-reuse,beam", "--json"
     )
     content = json.loads(answer.out)
-    assert {"response_s/bound/N4/0.01", "gap_closed/patient-reuse/N4/0.09"} <= {f["name"] for f in content["figures"]}
+    assert {"response_s/bound/N4/0.01", "improvement_share/patient-reuse/N4/0.09"} <= {
+        f["name"] for f in content["figures"]
+    }
     assert Path(content["report"]).is_file()
     refused = noonward("reproduce", "edge-inference", "--servers", 9)
     assert (refused.code, "the paper has 4, 8, 12 servers" in refused.err) == (2, True)

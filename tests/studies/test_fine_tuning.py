@@ -239,8 +239,8 @@ def test_the_best_learned_policy_is_paired_with_every_other(found):
     metrics = {metric.name: metric for metric in environment_metrics(posing, {})}
     at = f"@{half.name}"
     for policy in ("local-fcfs", "price-greedy", "masac", "madqn"):
-        more = metrics[f"gap_closed_more/{policy}{at}"]
-        shares = [metrics[f"gap_closed/{name}{at}"].value or 0.0 for name in ("bid-price-neural", policy)]
+        more = metrics[f"improvement_share_more/{policy}{at}"]
+        shares = [metrics[f"improvement_share/{name}{at}"].value or 0.0 for name in ("bid-price-neural", policy)]
         assert more.value == pytest.approx(shares[0] - shares[1], abs=1e-12)
-    assert f"gap_closed_more/bid-price-neural{at}" not in metrics
-    assert not any(metric.name.startswith("gap_closed_more") for metric in found.metrics())
+    assert f"improvement_share_more/bid-price-neural{at}" not in metrics
+    assert not any(metric.name.startswith("improvement_share_more") for metric in found.metrics())

@@ -69,7 +69,7 @@ def test_gains_are_over_local_fcfs_and_gpu_hours_over_the_least_of_the_others():
     one = pair(0.25, 0.10)
     assert one.gain(TWO[0], "masac").value == pytest.approx(0.25)
     assert one.more_hours(TWO[0], "masac").value == pytest.approx(0.10)
-    assert one.gap_closed(TWO[0], "masac").value == pytest.approx(0.5)
+    assert one.improvement_share(TWO[0], "masac").value == pytest.approx(0.5)
     assert one.distance(TWO[0], "masac") == pytest.approx(0.056)
 
 

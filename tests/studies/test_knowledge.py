@@ -34,14 +34,14 @@ def test_local_fcfs_earns_the_same_whatever_it_is_told(found):
 def test_what_is_lost_is_the_difference_of_the_shares(found):
     for policy in POLICIES:
         for way in WAYS:
-            lost = found.gap_closed(policy, "known").value - found.gap_closed(policy, way).value
+            lost = found.improvement_share(policy, "known").value - found.improvement_share(policy, way).value
             assert found.lost(policy, way).value == pytest.approx(lost, abs=1e-12)
     assert found.lost("booked-persistence", "class-mean").value != 0
 
 
 def test_every_policy_has_a_figure_under_every_way_and_a_row(found):
     names = [metric.name for metric in found.metrics()]
-    assert set(names) >= {f"knowledge/gap_closed/{policy}@{way}" for policy in POLICIES for way in WAYS}
+    assert set(names) >= {f"knowledge/improvement_share/{policy}@{way}" for policy in POLICIES for way in WAYS}
     table = knowledge_table(found, 2)
     assert table.header == ("policy", *WAYS)
     assert [row[0] for row in table.rows] == list(POLICIES)

@@ -57,7 +57,8 @@ def test_windows_of_validation_and_test_lie_in_their_months(found):
 def test_points_are_the_paired_difference_of_the_shares_of_the_gap(found):
     for part in PARTS:
         first, second = (
-            found.gap_closed(part, policy).value for policy in ("bid-price-published-learned", "bid-price-learned")
+            found.improvement_share(part, policy).value
+            for policy in ("bid-price-published-learned", "bid-price-learned")
         )
         assert found.gained(part, "bid_price_learned").value == pytest.approx(100 * (first - second), abs=1e-9)
         comparison = found.by_part[part]

@@ -60,7 +60,7 @@ def advise(
             "--baseline",
             "--reference",
             metavar="POLICY",
-            help="Policy that savings are measured against. [default: the scenario's reference_policy]",
+            help="Policy that savings are measured against. [default: the scenario's baseline]",
         ),
     ] = None,
     later: Annotated[
@@ -70,8 +70,8 @@ def advise(
             "--later",
             parser=duration(HOUR_S, bare=True),
             metavar="DURATION",
-            help="How much later a job may start than it would: 12h.",
-            show_default="24h",
+            help="How much later a job may start than it would. [default: 24h]",
+            show_default=False,
         ),
     ] = 24.0,
     run_share: Annotated[
@@ -120,9 +120,9 @@ def advise(
         raise ScenarioError("name the scenario with the fleet: noonward advise mine.yaml --queue FILE")
     opened = open_scenario(stated, signals, settings=settings)
     require_cluster(opened, "advise")
-    named = reference or opened.reference_policy
+    named = reference or opened.baseline
     if named is None:
-        raise ScenarioError(f"scenario {opened.name!r} has no reference_policy; name one: --baseline local-fcfs")
+        raise ScenarioError(f"scenario {opened.name!r} has no baseline; name one: --baseline local-fcfs")
     options = Options(
         policy=policy, reference=named, now=time_option("--now", now), at=at, class_=job_class, later_h=later,
         run_share=run_share, run_h=run_hours, history=history,
@@ -160,8 +160,8 @@ def _read(given: str, sites: tuple[str, ...], options: Options) -> Queue:
         raise FileError(f"{name} cannot be read: {error.strerror}; check the path") from None
     except UnicodeDecodeError as error:
         raise FileError(f"{name} is not UTF-8: {error}; make it again") from None
-    found = parse_queue(text, name, options.now.timestamp())
-    return _of_site(found, site) if site else found
+    queue = parse_queue(text, name, options.now.timestamp())
+    return _of_site(queue, site) if site else queue
 
 
 def _of_site(queue: Queue, site: str) -> Queue:
@@ -189,8 +189,8 @@ def _asked(options: Options) -> Queue:
     except subprocess.TimeoutExpired:
         raise FileError("squeue did not answer within 60 s; try again, or give its output: --queue FILE") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise FileError(f"squeue failed: {said[-1] if said else 'no message'}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise FileError(f"squeue failed: {lines[-1] if lines else 'no message'}")
     return parse_queue(done.stdout, "squeue", options.now.timestamp())
 
 

@@ -38,13 +38,16 @@ def bench(
         typer.Option(
             parser=duration(1.0, bare=True),
             metavar="DURATION",
-            help="live --http: how long, e.g. 10m.",
-            show_default="20s",
+            help="live --http: how long, e.g. 10m. [default: 20s]",
+            show_default=False,
         ),
     ] = 20.0,
     rate: Annotated[float, typer.Option(min=1.0, help="live --http: submissions per second.")] = 1000.0,
-    jobs: Annotated[float | None, typer.Option(help="scale: jobs, about, e.g. 1e6.", show_default="100000")] = None,
-    sites: Annotated[int | None, typer.Option(help="scale: sites.", show_default="40")] = None,
+    jobs: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="scale: about how many jobs, e.g. 1e6. [default: 100000]", show_default=False),
+    ] = None,
+    sites: Annotated[int | None, typer.Option(help="scale: number of sites. [default: 40]", show_default=False)] = None,
     json: Json = False,
 ) -> None:
     """Measure how fast Noonward is here, on one core.
@@ -104,8 +107,8 @@ def bench(
     table = Table("what", "value", "unit", "reference")
     for metric in metrics:
         value = float("nan") if metric.value is None else metric.value
-        known = "" if metric.reference is None else f"{metric.reference:,.0f}"
-        table.add_row(metric.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", metric.unit, known)
+        reference = "" if metric.reference is None else f"{metric.reference:,.0f}"
+        table.add_row(metric.name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", metric.unit, reference)
     print_table(table)
     if remark:
         print(remark)

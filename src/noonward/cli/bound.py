@@ -92,23 +92,23 @@ def bound(
     specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
     with executors as executor, progress_bar(runs, "bounds") as step:
         answers = map_runs(specs, executor, step)
-    found = [answer.bound for answer in answers]
+    bounds = [answer.bound for answer in answers]
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
     metrics = []
     for value in objective.bound_values:
-        if not no_value(found, value.name):
-            known = [bound[value.name] for bound in found if value.name in bound]
+        if not no_value(bounds, value.name):
+            known = [bound[value.name] for bound in bounds if value.name in bound]
             metrics.append(Metric.of(value.metric, mean(known), value.unit))
-    metrics += objective.gap_metrics(found)
+    metrics += objective.gap_metrics(bounds)
     if not metrics:
         raise ScenarioError(f"no bound is known for scenario {scenario.name!r}: {objective.bound_condition}")
     if json:
         print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs, notes=list(notes)))
         return
-    for index, each_bound in enumerate(found):
+    for index, each_bound in enumerate(bounds):
         known_one = any(value.name in each_bound for value in objective.bound_values)
-        said = objective.describe_bound(each_bound) if known_one else f"no bound is known: {objective.bound_condition}"
-        print(f"environment {index}: {said}")
+        words = objective.describe_bound(each_bound) if known_one else f"no bound is known: {objective.bound_condition}"
+        print(f"environment {index}: {words}")
     for metric in metrics:
         low, high = metric.low, metric.high
         digits = 4 if metric.unit == "fraction" else 2

@@ -118,7 +118,7 @@ def compare(
         on_interrupt(interrupted),
         progress_bar(runs * (len(chosen) + (not no_bound)), scenario.name, above=rows) as step,
     ):
-        found = run_comparison(
+        comparison = run_comparison(
             scenario,
             chosen,
             environments=runs,
@@ -133,18 +133,22 @@ def compare(
             currency=currency,
         )
         command = command_line()
-        pages = study_all(found, out, executor, step, command) if what_if else []
-    keep(found, command)
-    path = write_reports(found, command) if report else None
-    export(found, csv, xlsx, jobs_file)
+        pages = study_all(comparison, out, executor, step, command) if what_if else []
+    keep(comparison, command)
+    path = write_reports(comparison, command) if report else None
+    export(comparison, csv, xlsx, jobs_file)
     if json:
-        more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(found.notes)}
-        print(to_json(found.metrics(), **more, report=None if path is None else str(path), records=str(found.folder)))
+        more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(comparison.notes)}
+        print(
+            to_json(
+                comparison.metrics(), **more, report=None if path is None else str(path), records=str(comparison.folder)
+            )
+        )
         return
-    print_comparison(found)
-    for shown in found.objective.tables(found):
+    print_comparison(comparison)
+    for shown in comparison.objective.tables(comparison):
         print_text_table(shown)
-    print(f"records: {found.folder}")
+    print(f"records: {comparison.folder}")
     for page in pages:
         print(f"study:   {page}")
     if path is not None:
@@ -168,7 +172,7 @@ def write_reports(found: Comparison, command: str) -> Path:
 
 
 SPREAD_COLUMNS = 3
-"""Leading columns that keep their spread in the terminal; the report shows it everywhere."""
+"""Leading columns that keep their interval in the terminal; the report shows it everywhere."""
 WIDTHS = ((200, 99), (142, 9), (112, 6), (0, 3))
 """Characters a terminal needs for so many columns beside the policy; narrower ones show fewer."""
 
@@ -209,7 +213,7 @@ def print_comparison(found: Comparison) -> None:
         table.add_column(f"{title}\n{unit} {arrow}", justify="right", no_wrap=True)
     for row in summary.rows:
         cells = [cell if n < SPREAD_COLUMNS else cell.split(" ± ")[0] for n, cell in enumerate(row.cells[:shown])]
-        table.add_row(row.name, *cells, style={"bound": "dim", "reference": "bold", "policy": None}[row.kind])
+        table.add_row(row.name, *cells, style={"bound": "dim", "baseline": "bold", "policy": None}[row.kind])
     print_table(table)
     if shown < len(summary.columns):
         print(f"{len(summary.columns) - shown} more columns in the report and on a wider terminal")

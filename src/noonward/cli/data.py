@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,6 +46,7 @@ def check(
         str | None,
         typer.Option(help="Scenario to check the files against. [default for jobs: the fleet of fine-tuning]"),
     ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check signal files or a job file; print what they hold.
 
@@ -61,16 +62,24 @@ def check(
             raise ScenarioError(f"{option} is for {kind} files, and {(jobs or files)[0]} holds {other}; leave it out")
     if jobs and len(files) > 1:
         raise ScenarioError(f"{jobs[0]} holds jobs; check it by itself")
-    if jobs:
-        _check_jobs(jobs[0], scenario, timezone)
-    else:
-        _check_signals(files, zones, format, scenario)
+    content = _job_content(jobs[0], scenario, timezone) if jobs else _signal_content(files, zones, format)
+    served = None
+    if scenario is not None:
+        served = _served(scenario, signals=None if jobs else files, jobs=jobs[0] if jobs else None, timezone=timezone)
+    if json:
+        from json import dumps
+
+        print(dumps(content if served is None else content | {"serves": served}, indent=1))
+        return
+    (_print_jobs if jobs else _print_signals)(content)
+    if served is not None:
+        print(f"they serve scenario {served['scenario']}: {served['summary']}")
+        print_notes(served["notes"])
 
 
-def _check_signals(files: list[Path], zones: str | None, format: str | None, scenario: str | None) -> None:
-    """Prints what signal files hold per zone, and whether they suffice for a scenario."""
+def _signal_content(files: list[Path], zones: str | None, format: str | None) -> dict[str, Any]:
+    """Returns what signal files hold per zone."""
     import numpy as np
-    from rich.table import Table
 
     from noonward.cli.options import split_names
     from noonward.data.sanity import signal_warnings
@@ -78,25 +87,46 @@ def _check_signals(files: list[Path], zones: str | None, format: str | None, sce
 
     wanted = split_names(zones)
     loaded = load_signals(files, format, zones=None if wanted is None else tuple(wanted))
-    print(f"{loaded.start:%Y-%m-%d %H:%M} to {loaded.end:%Y-%m-%d %H:%M} UTC, {loaded.hours} hours")
-    table = Table("zone", "price: known hours", "mean USD/MWh", "min", "max", "carbon: known hours", "mean g/kWh")
+    rows = []
     for z, zone in enumerate(loaded.zones):
-        price, carbon = loaded.price_usd_per_mwh_ZH[z], loaded.carbon_g_per_kwh_ZH[z]
-        known = price[~np.isnan(price)]
-        cells = ["", "", ""] if not len(known) else [f"{known.mean():.1f}", f"{known.min():.1f}", f"{known.max():.1f}"]
-        emitted = carbon[~np.isnan(carbon)]
-        mean = f"{emitted.mean():.1f}" if len(emitted) else ""
-        table.add_row(zone, str(len(known)), *cells, str(len(emitted)), mean)
+        row: dict[str, Any] = {"zone": zone}
+        for name, values_H in (
+            ("price_usd_per_mwh", loaded.price_usd_per_mwh_ZH[z]),
+            ("carbon_g_per_kwh", loaded.carbon_g_per_kwh_ZH[z]),
+        ):
+            present = values_H[~np.isnan(values_H)]
+            measures = {"mean": present.mean, "min": present.min, "max": present.max} if len(present) else {}
+            row[name] = {"hours": len(present), **{measure: float(take()) for measure, take in measures.items()}}
+        rows.append(row)
+    return {
+        "start": f"{loaded.start:%Y-%m-%d %H:%M}",
+        "end": f"{loaded.end:%Y-%m-%d %H:%M}",
+        "hours": loaded.hours,
+        "zones": rows,
+        "checks": list(signal_warnings(loaded)),
+        "notes": list(loaded.notes),
+    }
+
+
+def _print_signals(content: dict[str, Any]) -> None:
+    """Prints what signal files hold."""
+    from rich.table import Table
+
+    print(f"{content['start']} to {content['end']} UTC, {content['hours']} hours")
+    table = Table("zone", "price: known hours", "mean USD/MWh", "min", "max", "carbon: known hours", "mean g/kWh")
+    for row in content["zones"]:
+        price, carbon = row["price_usd_per_mwh"], row["carbon_g_per_kwh"]
+        cells = [f"{price[each]:.1f}" if each in price else "" for each in ("mean", "min", "max")]
+        mean = f"{carbon['mean']:.1f}" if "mean" in carbon else ""
+        table.add_row(row["zone"], str(price["hours"]), *cells, str(carbon["hours"]), mean)
     print_table(table)
-    for check in signal_warnings(loaded):
-        print(f"check: {check}")
-    print_notes(loaded.notes)
-    if scenario is not None:
-        _tried(scenario, signals=files)
+    for warning in content["checks"]:
+        print(f"check: {warning}")
+    print_notes(content["notes"])
 
 
-def _check_jobs(file: Path, scenario: str | None, timezone: str | None) -> None:
-    """Prints what a job file holds, and whether it suits a scenario."""
+def _job_content(file: Path, scenario: str | None, timezone: str | None) -> dict[str, Any]:
+    """Returns what a job file holds."""
     import numpy as np
 
     from noonward.data.jobs.dated import is_dated, job_rows
@@ -106,11 +136,11 @@ def _check_jobs(file: Path, scenario: str | None, timezone: str | None) -> None:
     from noonward.model.cluster.scenario import JobTable
     from noonward.units import HOUR_S
 
+    account: list[str] = []
     if is_dated(file):
         rows = job_rows(JobTable(source="table", path=file, timezone=timezone))
         assert rows.submit_s_J is not None
-        if rows.account is not None:
-            print("\n".join(rows.account.lines()))
+        account = [] if rows.account is None else list(rows.account.lines())
         rows.table.require("gpus", "duration_s")
         arrival_s = rows.submit_s_J
         gpus = rows.table.integers("gpus", "give a whole number of GPUs, at least 1", low=1)
@@ -129,16 +159,28 @@ def _check_jobs(file: Path, scenario: str | None, timezone: str | None) -> None:
         trace = load_job_trace(file)
         gpus, seconds, arrival_s = trace.gpus_J, trace.duration_s_J, trace.submit_s_J
         kind = "trace"
-    print(f"{kind}: {len(gpus)} jobs over {(arrival_s.max() - arrival_s.min()) / HOUR_S:.1f} h")
-    print(f"GPUs: mean {gpus.mean():.2f}, largest {gpus.max()}")
-    shown = ", ".join(f"{q:.0f}%: {np.percentile(seconds, q):.0f}" for q in (5, 25, 50, 75, 95, 99))
-    print(f"duration or work, quantiles: {shown}")
-    if scenario is not None:
-        _tried(scenario, jobs=file, timezone=timezone)
+    return {
+        "account": account,
+        "kind": kind,
+        "jobs": len(gpus),
+        "span_h": float(arrival_s.max() - arrival_s.min()) / HOUR_S,
+        "gpus": {"mean": float(gpus.mean()), "max": int(gpus.max())},
+        "duration_or_work_quantiles": {f"{q}%": float(np.percentile(seconds, q)) for q in (5, 25, 50, 75, 95, 99)},
+    }
 
 
-def _tried(name: str, signals: list[Path] | None = None, jobs: Path | None = None, timezone: str | None = None) -> None:
-    """Builds a scenario's first environment with files, and says what it holds and what must be known about it.
+def _print_jobs(content: dict[str, Any]) -> None:
+    """Prints what a job file holds."""
+    for line in content["account"]:
+        print(line)
+    print(f"{content['kind']}: {content['jobs']} jobs over {content['span_h']:.1f} h")
+    print(f"GPUs: mean {content['gpus']['mean']:.2f}, largest {content['gpus']['max']}")
+    quantiles = ", ".join(f"{share}: {value:.0f}" for share, value in content["duration_or_work_quantiles"].items())
+    print(f"duration or work, quantiles: {quantiles}")
+
+
+def _served(name: str, signals: list[Path] | None, jobs: Path | None, timezone: str | None) -> dict[str, Any]:
+    """Builds a scenario's first environment with files; returns what it holds and what must be known about it.
 
     Raises:
         NoonwardError: The files do not serve the scenario; the message says why.
@@ -152,8 +194,11 @@ def _tried(name: str, signals: list[Path] | None = None, jobs: Path | None = Non
     scenario = open_scenario(name, signals, jobs, settings=settings)
     require_cluster(scenario, "noonward data check --scenario")
     environment = build_environment(scenario)
-    print(f"they serve scenario {scenario.name}: {describe_environment(environment)}")
-    print_notes(environment.notes)
+    return {
+        "scenario": scenario.name,
+        "summary": describe_environment(environment),
+        "notes": list(environment.notes),
+    }
 
 
 @app.command()

@@ -63,8 +63,8 @@ def up(
         typer.Option(
             parser=duration(1.0),
             metavar="DURATION",
-            help="Time without answer and CPU time after which a worker counts as hung; above 2s.",
-            show_default="8s",
+            help="Time without answer and CPU time after which a worker counts as hung; above 2s. [default: 8s]",
+            show_default=False,
         ),
     ] = 8.0,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="A Ray cluster, or 'local' for this machine.")] = "local",
@@ -83,7 +83,10 @@ def up(
     retain: Annotated[
         float,
         typer.Option(
-            parser=duration(1.0), metavar="DURATION", help="How long finished tasks are kept.", show_default="30d"
+            parser=duration(1.0),
+            metavar="DURATION",
+            help="How long finished tasks are kept. [default: 30d]",
+            show_default=False,
         ),
     ] = 30 * 86_400.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the policy.")] = 0,
@@ -301,13 +304,13 @@ def _await_tasks(client: Client, names: list[str]) -> list[dict[str, Any]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         bars = {name: shown.add_task("queued", name=name, total=1) for name in names}
         while True:
-            found = client.status()
-            tasks = [task for task in found["tasks"] if task["id"] in bars]
+            status = client.status()
+            tasks = [task for task in status["tasks"] if task["id"] in bars]
             for task in tasks:
                 steps = task["attempts"][-1]["steps"] if task["attempts"] else 1
-                done = steps if task["state"] == "done" else found["progress"].get(task["id"], 0)
-                said = f"{task['state']}, step {done} of {steps}" if task["state"] == "running" else task["state"]
-                shown.update(bars[task["id"]], completed=done, total=steps, description=said)
+                done = steps if task["state"] == "done" else status["progress"].get(task["id"], 0)
+                state = f"{task['state']}, step {done} of {steps}" if task["state"] == "running" else task["state"]
+                shown.update(bars[task["id"]], completed=done, total=steps, description=state)
             if all(task["state"] in ("done", "failed") for task in tasks):
                 return tasks
             time.sleep(0.2)

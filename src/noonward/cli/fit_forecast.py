@@ -52,17 +52,17 @@ def fit_forecast(
         from noonward.learn.forecast_fit import fit_forecast as fit
     except ImportError as error:
         raise MissingExtraError(error.name or "torch", "train") from error
-    asked = split_names(zones)
-    if asked is not None and not asked:
+    wanted = split_names(zones)
+    if wanted is not None and not wanted:
         raise ScenarioError("--zones names no zone; write --zones DE,FR, or leave it out for all of the files")
-    hours = load_signals(signals, zones=None if asked is None else tuple(dict.fromkeys(asked)))
+    hours = load_signals(signals, zones=None if wanted is None else tuple(dict.fromkeys(wanted)))
     with progress_bar(passes + 2, name) as step:
-        found = fit(hours, FitSettings(passes=passes, seed=seed), step)
-    write_net(found.net, place)
+        fitted = fit(hours, FitSettings(passes=passes, seed=seed), step)
+    write_net(fitted.net, place)
     if json:
-        _print_json(found, place)
+        _print_json(fitted, place)
     else:
-        _print_errors(found, place, name)
+        _print_errors(fitted, place, name)
 
 
 def _print_errors(found: FittedForecast, place: Path, name: str) -> None:

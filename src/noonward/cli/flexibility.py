@@ -41,10 +41,10 @@ def share_of(option: str, text: str) -> float:
     """
     from noonward.errors import ScenarioError
 
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(\s*%)?", text.strip())
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(\s*%)?", text.strip())
+    if not match:
         raise ScenarioError(f"{option} {text!r} is no share; write it as 25% or 0.25")
-    return float(found[1]) / (100 if found[2] else 1)
+    return float(match[1]) / (100 if match[2] else 1)
 
 
 @option_groups(scenario=open_scenario)
@@ -54,13 +54,19 @@ def event(
     hours: Annotated[
         float,
         typer.Option(
-            parser=duration(HOUR_S, bare=True), metavar="DURATION", help="Length of the event.", show_default="3h"
+            parser=duration(HOUR_S, bare=True),
+            metavar="DURATION",
+            help="Length of the event. [default: 3h]",
+            show_default=False,
         ),
     ] = 3.0,
     notice: Annotated[
         float,
         typer.Option(
-            parser=duration(MINUTE_S), metavar="DURATION", help="Notice: 10min, 1h or 1day.", show_default="10min"
+            parser=duration(MINUTE_S),
+            metavar="DURATION",
+            help="Notice: 10min, 1h or 1day. [default: 10min]",
+            show_default=False,
         ),
     ] = 10.0,
     start_h: Annotated[
@@ -69,7 +75,7 @@ def event(
             "--start-h",
             parser=duration(HOUR_S, bare=True),
             metavar="DURATION",
-            help="Begin, after the window's: 30h. [default: drawn by the seed]",
+            help="When it begins, counted from the window's start: 30h. [default: drawn by the seed]",
         ),
     ] = None,
     policy: FleetPolicy = None,
@@ -105,29 +111,29 @@ def event(
             f"an event of {hours:g} h that begins at hour {start_s / HOUR_S:g} does not lie in the window of "
             f"{environment.window_s / HOUR_S:g} h; give an earlier --start-h, after the first five minutes"
         )
-    found = play_event(scenario, policy, case, INTERVAL_S * round(start_s / INTERVAL_S), seed=seed)
-    said = event_words(found, drawn=start_h is None)
+    played = play_event(scenario, policy, case, INTERVAL_S * round(start_s / INTERVAL_S), seed=seed)
+    findings = event_words(played, drawn=start_h is None)
     place = out / f"event-{scenario.name}-seed{seed}" / "report.html"
     report = write_tables(
         f"A grid event at {scenario.name}",
         f"{case.cut:.0%} less power for {shown_hours(hours)}, notice {shown_notice(case.notice_min)}. "
-        f"Policy {found.policy}, seed {seed}. Targets are shares of the mean power that each site draws "
+        f"Policy {played.policy}, seed {seed}. Targets are shares of the mean power that each site draws "
         "without the event.",
-        [event_table(found), site_table(found)],
-        [event_figure(found)],
+        [event_table(played), site_table(played)],
+        [event_figure(played)],
         place,
         command=command_line(),
         notes=notes,
-        findings=said,
+        findings=findings,
         figures_first=True,
     )
     if json:
-        print(to_json(found.metrics(), scenario=scenario.name, policy=found.policy, seed=seed, report=str(report)))
+        print(to_json(played.metrics(), scenario=scenario.name, policy=played.policy, seed=seed, report=str(report)))
         return
-    for sentence in said:
+    for sentence in findings:
         print(sentence)
-    print_text_table(event_table(found))
-    print_text_table(site_table(found))
+    print_text_table(event_table(played))
+    print_text_table(site_table(played))
     print_notes(notes)
     print(f"report:  {report}")
 
@@ -175,7 +181,7 @@ def flexibility(
         raise ScenarioError("--cuts, --hours and --notices take at least one value each")
     count = len(depths) * len(lengths) * len(notices_min) * environments
     with executors as executor, progress_bar(count, "flexibility") as step:
-        found = grid.flexibility(
+        study = grid.flexibility(
             scenario,
             policy,
             cuts=depths,
@@ -189,19 +195,19 @@ def flexibility(
     place = out / f"flexibility-{scenario.name}-seed{seed}" / "report.html"
     report = write_tables(
         f"What {scenario.name} can give up when the grid asks",
-        f"Policy {found.policy}, seed {seed}. Events per environment: {found.events}; environments: {environments}. "
+        f"Policy {study.policy}, seed {seed}. Events per environment: {study.events}; environments: {environments}. "
         "Each is at all sites at once.",
-        [grid.utility_page_table(found), grid.flexibility_table(found)],
-        [grid.supply_figure(found), grid.attained_figure(found)],
+        [grid.utility_page_table(study), grid.flexibility_table(study)],
+        [grid.supply_figure(study), grid.attained_figure(study)],
         place,
         command=command_line(),
         notes=notes,
     )
     if json:
-        more = {"scenario": scenario.name, "policy": found.policy, "seed": seed, "environments": environments}
-        print(to_json(found.metrics(), **more, report=str(report)))
+        more = {"scenario": scenario.name, "policy": study.policy, "seed": seed, "environments": environments}
+        print(to_json(study.metrics(), **more, report=str(report)))
         return
-    print_text_table(grid.utility_page_table(found))
-    print_text_table(grid.flexibility_table(found))
+    print_text_table(grid.utility_page_table(study))
+    print_text_table(grid.flexibility_table(study))
     print_notes(notes)
     print(f"report:  {report}")

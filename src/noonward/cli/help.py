@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ EXAMPLES: Final = {
     "init": (
         "init fleet.yaml --site berlin=DE:64xA100-80-SXM --jobs mine/jobs.csv --signals mine/signals.csv",
         "init --gpus",
+        "init --zones --json",
     ),
     "fit-forecast": ("fit-forecast mine --signals mine/signals.csv --zones DE,FR",),
     "bench": ("bench", "bench plan", "bench scale --jobs 1e6 --sites 40"),
@@ -95,7 +97,7 @@ EXAMPLES: Final = {
     "reproduce flexible-jobs": ("reproduce flexible-jobs --gaia pai_1k.csv --aps aps_jobs_by_minute.csv",),
     "scenario list": ("scenario list",),
     "scenario show": ("scenario show tiny", "scenario show tiny --set window_h=24"),
-    "scenario check": ("scenario check fleet.yaml",),
+    "scenario check": ("scenario check fleet.yaml", "scenario check fleet.yaml --explain"),
     "scenario schema": ("scenario schema",),
     "data check": ("data check mine/signals.csv --zones DE,FR", "data check mine/jobs.csv --scenario fleet.yaml"),
     "data show": ("data show mine/signals.csv --zones DE,FR --out signals.html",),
@@ -110,6 +112,7 @@ EXAMPLES: Final = {
 ALIASES: Final = {
     "noonward": {"plan": "capacity-plan", "warmup": "compile", "signals": "data"},
     "data": {"signals": "check", "jobs": "check"},
+    "scenario": {"validate": "check"},
 }
 """Earlier names of commands, by group; they keep working, and help does not list them."""
 METAVARS: Final = {
@@ -117,7 +120,7 @@ METAVARS: Final = {
         (
             "environments", "environment", "seed", "seeds", "workers", "training_seeds", "samples", "draws", "episodes",
             "epochs", "passes", "gpus", "gpus_max", "gang", "servers", "count", "tries", "warm_up", "days", "port",
-            "steps_max",
+            "steps_max", "weeks", "windows", "sites", "node_gpus", "skip_bad", "tasks", "parallelism", "batch", "limit",
         ),
         "N",
     ),
@@ -125,13 +128,32 @@ METAVARS: Final = {
     **dict.fromkeys(("profiles", "page"), "FILE"),
     **dict.fromkeys(("export",), "FILE.npz"),
     **dict.fromkeys(("out", "folder", "resume"), "FOLDER"),
-    **dict.fromkeys(("beta", "eps", "promise", "pue", "run_share", "guidance"), "NUMBER"),
+    **dict.fromkeys(("beta", "eps", "promise", "pue", "run_share", "guidance", "rate"), "NUMBER"),
     **dict.fromkeys(("peak", "revenue", "carbon_price", "late_price"), "USD"),
+    **dict.fromkeys(("late_usd_per_gpu_hour", "waiting_usd_per_hour", "gpu_usd_per_hour"), "USD"),
     **dict.fromkeys(("zones",), "ZONE,ZONE"),
     **dict.fromkeys(("policies",), "NAME,NAME"),
     "slack_h": "HOURS",
     "fill_gaps": "HOURS",
     "lease": "SECONDS",
+    "idle_w": "WATTS",
+    "first_day": "DAY",
+    "salt": "TEXT",
+    "fx": "RATE",
+    "origin": "SITE",
+    "column": "KEY=NAME",
+    "class": "NAME=RULE",
+    "class_slack_h": "NAME=DURATION",
+    "class_sites": "NAME=SITE,SITE",
+    "decimal": "SIGN",
+    "date_order": "ORDER",
+    "price_unit": "UNIT",
+    "carbon_unit": "UNIT",
+    "also": "SCENARIO",
+    "chdir": "FOLDER",
+    "output": "FILE",
+    "width": "PIXELS",
+    "work": "DURATION",
     "address": "URL",
     "database": "URL",
 }  # fmt: skip
@@ -189,10 +211,12 @@ def _name_value(parameter: Any) -> None:
     """Gives a parameter's value a name for help, unless it has one, takes no value, or is a choice."""
     if not parameter.opts[0].startswith("-"):
         parameter.display_type_rich = lambda ctx: ""  # an argument's name says what it is; its Python type does not
+        usage = getattr(parameter, "_usage_display_name", str)()  # typer puts braces around what is required
+        parameter._usage_display_name = lambda: re.sub("[{}]", "", usage)
     if parameter.metavar is not None or getattr(parameter, "is_flag", False):
         return
-    told = getattr(parameter, "type_descriptor", None)
-    if getattr(told, "is_choice", False) or getattr(getattr(parameter, "type", None), "choices", None):
+    described = getattr(parameter, "type_descriptor", None)
+    if getattr(described, "is_choice", False) or getattr(getattr(parameter, "type", None), "choices", None):
         return
     key = max(parameter.opts, key=len).lstrip("-").replace("-", "_")
     parameter.metavar = METAVARS.get(key, key.upper())

@@ -89,14 +89,14 @@ def import_(
     from noonward.errors import ScenarioError
 
     if formats:
-        _print_formats()
+        _print_formats(json)
         return
     _one_of("--decimal", decimal, (".", ","))
     _one_of("--date-order", date_order, tuple(order for order in get_args(Order) if order != "ymd"))
     columns, bare = pairs("--column", column)
     if bare:
         raise ScenarioError(f"--column {bare[0]!r} is not of the form key=NAME; write e.g. --column price=Spot")
-    found = import_files(
+    imported = import_files(
         files or [],
         format=format,
         timezone=_by_name("--timezone", timezone),
@@ -117,8 +117,8 @@ def import_(
         fill_gaps_h=fill_gaps,
         skip_bad=skip_bad,
     )
-    paths = [] if out is None else found.write(out)
-    _print(found, paths, json)
+    paths = [] if out is None else imported.write(out)
+    _print(imported, paths, json)
 
 
 def _print(found: Imported, paths: list[Path], json: bool) -> None:
@@ -169,13 +169,18 @@ def _print_zones(found: Imported) -> None:
             print(f"check: {check}")
 
 
-def _print_formats() -> None:
+def _print_formats(as_json: bool) -> None:
     """Prints the known formats."""
     from noonward.data.jobs.formats import LOG_FORMATS
     from noonward.data.signals.formats import FORMATS
 
     titles = {name: each.title for name, each in LOG_FORMATS.items()}
     titles |= {name: each.title for name, each in FORMATS.items()}
+    if as_json:
+        import json
+
+        print(json.dumps([{"format": name, "title": title} for name, title in titles.items()], indent=1))
+        return
     for name, title in titles.items():
         print(f"{name:18s} {title}")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,28 +49,32 @@ def init(
         typer.Option(
             parser=duration(HOUR_S, bare=True, endless=True),
             metavar="DURATION",
-            help="Largest delay of a start that is in time: 24h; inf: no job is ever late.",
-            show_default="24h",
+            help="Largest delay of a start that is in time; inf: no job is ever late. [default: 24h]",
+            show_default=False,
         ),
     ] = 24.0,
     late_usd_per_gpu_hour: Annotated[
         float,
-        typer.Option(min=0, help="USD for an hour that a job starts late, per GPU; 0: a limit, no more than today."),
+        typer.Option(
+            min=0, help="USD per hour that a job starts late, per GPU; 0: no more jobs may be late than today."
+        ),
     ] = 0.0,
     waiting_usd_per_hour: Annotated[
-        float, typer.Option(min=0, help="USD that an hour is worth which a job waits; 0: counted alone.")
+        float, typer.Option(min=0, help="What an hour of waiting costs, USD per job; 0: waiting is only counted.")
     ] = 0.0,
     gpu_usd_per_hour: Annotated[
         float,
-        typer.Option(min=0, help="What a GPU costs per hour, run or not, USD: savings are shown as a share of it too."),
+        typer.Option(
+            min=0, help="What a GPU costs per hour, busy or idle, USD: savings are shown as a share of it too."
+        ),
     ] = 0.0,
     leave_alone_minutes: Annotated[
         float,
         typer.Option(
             parser=duration(MINUTE_S, bare=True),
             metavar="DURATION",
-            help="Jobs that run for less are not delayed: they are late unless they start at once.",
-            show_default="15m",
+            help="Jobs that run for less are not delayed: they are late unless they start at once. [default: 15m]",
+            show_default=False,
         ),
     ] = 15.0,
     carbon_price: Annotated[float, typer.Option(min=0, help="USD per tonne of CO2.")] = 100.0,
@@ -77,6 +82,9 @@ def init(
     gpus: Annotated[bool, typer.Option("--gpus", help="List the packaged GPUs.")] = False,
     zones: Annotated[bool, typer.Option("--zones", help="List the known electricity zones.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the list of --gpus or --zones as one JSON array.")
+    ] = False,
 ) -> None:
     """Write a scenario of your own, as commented YAML.
 
@@ -87,11 +95,13 @@ def init(
     from noonward.evaluate.init_fleet import init_fleet, require_new
 
     if gpus:
-        _print_gpus()
+        _print_gpus(json)
         return
     if zones:
-        _print_zones()
+        _print_zones(json)
         return
+    if json:
+        raise ScenarioError("--json is for the lists of --gpus and --zones; add one of them")
     require_new(file, force)
     origins, everywhere = pairs("--origin", origin)
     if len(everywhere) > 1:
@@ -169,7 +179,7 @@ def _ask_sites() -> list[str]:
     return sites
 
 
-def _print_zones() -> None:
+def _print_zones(as_json: bool) -> None:
     """Prints the packaged electricity zones, their time zones, and which have statistics to generate signals from."""
     from rich.table import Table
 
@@ -177,20 +187,33 @@ def _print_zones() -> None:
     from noonward.data.local_time import zone_timezones
     from noonward.data.signals.calibration import load_calibration
 
-    known = load_calibration("w2022").zones
+    calibrated = load_calibration("w2022").zones
+    zones = sorted(zone_timezones().items())
+    if as_json:
+        _print_json([{"zone": zone, "timezone": timezone, "generated": zone in calibrated} for zone, timezone in zones])
+        return
     table = Table("zone", "time zone", "without signal files")
-    for zone, timezone in sorted(zone_timezones().items()):
-        table.add_row(zone, timezone, "generated prices" if zone in known else "-")
+    for zone, timezone in zones:
+        table.add_row(zone, timezone, "generated prices" if zone in calibrated else "-")
     print_table(table)
 
 
-def _print_gpus() -> None:
+def _print_json(rows: list[dict[str, Any]]) -> None:
+    import json
+
+    print(json.dumps(rows, indent=1))
+
+
+def _print_gpus(as_json: bool) -> None:
     """Prints the packaged GPUs with their powers and sources."""
     from rich.table import Table
 
     from noonward.cli.options import print_table
     from noonward.data.gpu_library import gpu_library
 
+    if as_json:
+        _print_json([asdict(gpu) for gpu in gpu_library().values()])
+        return
     table = Table("GPU", "GB", "limit W", "idle W", "active W", "active power from")
     for gpu in gpu_library().values():
         table.add_row(

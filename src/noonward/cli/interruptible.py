@@ -66,12 +66,12 @@ def run_interruptible(work: Callable[[], None], patience_s: float = PATIENCE_S) 
         while not ended.wait(0.5):
             pass
     except KeyboardInterrupt:
-        said = what_is_kept()  # asked while the command still holds what it was doing
+        message = what_is_kept()  # asked while the command still holds what it was doing
         _interrupt(thread)
         if not _ends(ended, patience_s):
-            _leave(said)
+            _leave(message)
         if raised and not isinstance(raised[0], Interrupted):
-            print(said, file=sys.stderr)
+            print(message, file=sys.stderr)
             raise Interrupted from None
     if raised:
         raise raised[0]

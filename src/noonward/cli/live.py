@@ -78,11 +78,11 @@ def replay(
     loaded, scenario = load_config(config)
     loaded = loaded if folder is None else loaded.model_copy(update={"folder": folder})
     with _store(loaded.folder, loaded.database) as store:
-        found = replay_journal(Setup.of(loaded, scenario, store, shadow=True), store)
-    since = f"{store.start + timedelta(seconds=found.since_s):%Y-%m-%d %H:%M} UTC"
-    print(f"{found.compared:,} decisions of {', '.join(found.policies)} since {since} came out as they were recorded")
-    if not found.same:
-        for what, note in (("recorded", found.recorded), ("replayed", found.replayed)):
+        replayed = replay_journal(Setup.of(loaded, scenario, store, shadow=True), store)
+    since = f"{store.start + timedelta(seconds=replayed.since_s):%Y-%m-%d %H:%M} UTC"
+    print(f"{replayed.compared:,} decisions of {', '.join(replayed.policies)} since {since} came out as recorded")
+    if not replayed.same:
+        for what, note in (("recorded", replayed.recorded), ("replayed", replayed.replayed)):
             said = "nothing" if note is None else f"job {note.job}, {note.kind} at {note.at_s:.3f} s: {note.data}"
             print(f"the next one differs; {what}: {said}")
 
@@ -112,8 +112,8 @@ def dispatch(
     The policy decides as before.
     """
     with open_client(address) as client:
-        found = client.dispatch(site, on)
-    print(f"dispatch to {found.name} is {'on' if found.dispatch else 'off'}")
+        answer = client.dispatch(site, on)
+    print(f"dispatch to {answer.name} is {'on' if answer.dispatch else 'off'}")
 
 
 @app.command()
@@ -130,8 +130,8 @@ def policy(
 def cancel(job: JobNumber, address: Address = DEFAULT_ADDRESS) -> None:
     """Cancel a job, at its cluster if it runs there."""
     with open_client(address) as client:
-        found = client.cancel(job)
-    print(f"job {job} is {'being cancelled' if found.cancelling and found.state != 'cancelled' else found.state}")
+        answer = client.cancel(job)
+    print(f"job {job} is {'being cancelled' if answer.cancelling and answer.state != 'cancelled' else answer.state}")
 
 
 @app.command()
@@ -221,10 +221,20 @@ def revoke(
 
 
 @tokens.command(name="list")
-def list_tokens(folder: Folder = Path("noonward-live"), database: Database = None) -> None:
+def list_tokens(
+    folder: Folder = Path("noonward-live"),
+    database: Database = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the list as one JSON array.")] = False,
+) -> None:
     """List the holders of tokens."""
     with _store(folder, database) as store:
-        for row in store.read("SELECT name, scope, made_at, expires_at FROM tokens ORDER BY name"):
+        rows = [dict(row) for row in store.read("SELECT name, scope, made_at, expires_at FROM tokens ORDER BY name")]
+    if json:
+        from json import dumps
+
+        print(dumps(rows, indent=1))
+    else:
+        for row in rows:
             print(f"{row['name']}  {row['scope']}  made {row['made_at'][:10]}  expires {row['expires_at'] or 'never'}")
 
 

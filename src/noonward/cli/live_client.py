@@ -111,14 +111,15 @@ def submit(
             from noonward.live.requests import request_of
 
             jobs = [request_of({field: value for field, value in given.items() if value is not None})]
-        found = client.submit(*jobs, key=key)
+        receipt = client.submit(*jobs, key=key)
     if json:
-        print_answer(found)
+        print_answer(receipt)
         return
-    shown = ", ".join(map(str, found.ids[:10])) + (" ..." if len(found.ids) > 10 else "")
-    known = len(found.ids) - found.new
+    shown = ", ".join(map(str, receipt.ids[:10])) + (" ..." if len(receipt.ids) > 10 else "")
+    known = len(receipt.ids) - receipt.new
     print(
-        f"submitted {found.new} job{'s' * (found.new != 1)}: {shown}" + (f" ({known} known already)" if known else "")
+        f"submitted {receipt.new} job{'s' * (receipt.new != 1)}: {shown}"
+        + (f" ({known} known already)" if known else "")
     )
 
 
@@ -155,21 +156,21 @@ def why(
     from rich.table import Table
 
     with open_client(address) as client:
-        found = client.why(job)
+        answer = client.why(job)
     if json:
-        print_answer(found)
+        print_answer(answer)
         return
-    if found.waits_for.endswith("has ended"):
-        print(f"job {job} is {found.state}")
+    if answer.waits_for.endswith("has ended"):
+        print(f"job {job} is {answer.state}")
         return
-    print(f"job {job} is {found.state}; it waits for {found.waits_for}")
-    print(f"expected start: {found.expected_start or 'open'}; expected end: {found.expected_end or 'open'}")
-    if not found.candidates:
+    print(f"job {job} is {answer.state}; it waits for {answer.waits_for}")
+    print(f"expected start: {answer.expected_start or 'open'}; expected end: {answer.expected_end or 'open'}")
+    if not answer.candidates:
         return
-    table = Table(title=f"What each site would mean now (policy {found.policy})")
+    table = Table(title=f"What each site would mean now (policy {answer.policy})")
     for title in ("site", "may be chosen", "because", "GPUs", "run s", "kWh", "USD", "kgCO2", "latest start"):
         table.add_column(title, justify="left" if title in ("site", "because") else "right")
-    for one in found.candidates:
+    for one in answer.candidates:
         figures = (one.run_s, one.energy_kwh, one.energy_usd, one.carbon_kg)
         table.add_row(
             one.site, "yes" if one.feasible else "no", one.reason, str(one.gpus),
@@ -220,15 +221,15 @@ def jobs(
     from rich.table import Table
 
     with open_client(address) as client:
-        found = client.jobs(state=state, site=site, owner=owner, limit=limit)
+        page = client.jobs(state=state, site=site, owner=owner, limit=limit)
     if json:
-        print_answer(found)
+        print_answer(page)
         return
-    if not found:
+    if not page:
         print("no such job" if state or site or owner else "no job yet")
         return
     table = Table("job", "name", "state", "site", "GPUs", "owner", "submitted", "started", "ended", "exit", "remark")
-    for one in found:
+    for one in page:
         marks = " (held)" * one.held + " (being cancelled)" * one.cancelling
         gpus = one.gpus or (f"{one.gpus_min}" if one.gpus_min == one.gpus_max else f"{one.gpus_min}-{one.gpus_max}")
         table.add_row(
@@ -237,7 +238,7 @@ def jobs(
             escape(one.reason or ""),
         )  # fmt: skip
     print_table(table)
-    if len(found) == limit:
+    if len(page) == limit:
         print(f"the newest {limit}; --limit shows more")
 
 
@@ -281,26 +282,26 @@ def savings(
     from rich.table import Table
 
     with open_client(address) as client:
-        found = client.savings(days)
+        savings = client.savings(days)
     if json:
-        print_answer(found)
+        print_answer(savings)
         return
-    table = Table(title=f"{found.policy} against {found.reference}")
+    table = Table(title=f"{savings.policy} against {savings.reference}")
     for title in ("day", "jobs", "USD", "USD saved", "kg CO2", "kg CO2 saved"):
         table.add_column(title, justify="left" if title == "day" else "right")
-    for day in found.days:
+    for day in savings.days:
         saved = day.reference_usd - day.energy_usd, day.reference_kg - day.carbon_kg
         values = (day.energy_usd, saved[0], day.carbon_kg, saved[1])
         table.add_row(day.day, str(day.jobs), *(f"{value:,.2f}" for value in values))
     print_table(table)
-    for what, mean in (("USD", found.saved_usd_a_day), ("kg CO2", found.saved_kg_a_day)):
+    for what, mean in (("USD", savings.saved_usd_a_day), ("kg CO2", savings.saved_kg_a_day)):
         within = "" if mean.low is None else f" [{mean.low:,.2f}, {mean.high:,.2f}]"
         print(f"saved per day: {mean.mean:,.2f} {what}{within}")
-    if found.left_out:
+    if savings.left_out:
         print(
-            f"{found.left_out} jobs are left out: they have not ended yet, or would not have ended under the baseline"
+            f"{savings.left_out} jobs are left out: they have not ended yet, or would not have ended under the baseline"
         )
-    print(f"note: {found.remark}")
+    print(f"note: {savings.remark}")
 
 
 def _print_problems(service: ServiceShown) -> None:

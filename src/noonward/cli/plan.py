@@ -58,13 +58,11 @@ def plan(
     require_cluster(scenario, "noonward capacity-plan")
     drawn = build_environment(scenario, environment, seed)
     scheduler = FollowPlan(promise=promise, beta=beta, eps=eps, peak_usd=peak, samples=samples)
-    found = plan_day(drawn, scheduler, seed=seed)
+    day = plan_day(drawn, scheduler, seed=seed)
     folder = comparison_folder(scenario, seed, out) / "plan" / f"{environment:03d}"
-    paths = found.write(folder)
-    metrics = found.metrics()
-    figure = plan_figure(
-        found.plan, found.environment.sites, first_hour=found.first_hour, ran_SH=found.ran_SH, unit="GPUs"
-    )
+    paths = day.write(folder)
+    metrics = day.metrics()
+    figure = plan_figure(day.plan, day.environment.sites, first_hour=day.first_hour, ran_SH=day.ran_SH, unit="GPUs")
     report = write_figures(
         f"Day-ahead plan of {scenario.name}",
         f"Made from {samples} sampled days, promise {promise:.0%}, beta {beta:g}, eps {eps:g}; tried on fresh sampled "
@@ -85,10 +83,10 @@ def plan(
     print_table(table)
     held = next(metric for metric in metrics if metric.name == "guarantee_held_share")
     if held.value is not None and held.low is not None and held.high is not None and held.reference is not None:
-        kept = "missed" if held.high < held.reference else "kept" if held.low >= held.reference else "open"
+        verdict = "missed" if held.high < held.reference else "kept" if held.low >= held.reference else "open"
         print(
             f"promise: load within the curves on {held.reference:.0%} of days; it was on {held.value:.1%} "
-            f"({held.low:.1%} to {held.high:.1%}) of fresh sampled days: {kept}"
+            f"({held.low:.1%} to {held.high:.1%}) of fresh sampled days: {verdict}"
         )
     print_notes(drawn.notes)
     for key, file in files.items():

@@ -60,13 +60,13 @@ def policies(
         find_kind(kind)
     registry = default_registry()
     if every or protocol or kind or role:
-        found = registry.policies(protocol, role=role, kind=kind)  # type: ignore[arg-type]
+        listed = registry.policies(protocol, role=role, kind=kind)  # type: ignore[arg-type]
     else:
-        found = [registry.find(name, of) for name, of, _ in RECOMMENDED]
+        listed = [registry.find(name, of) for name, of, _ in RECOMMENDED]
     if json:
-        _print_json(found)
+        _print_json(listed)
     elif every or protocol or kind or role:
-        shown = {(policy.kind, policy.family) for policy in found}
+        shown = {(policy.kind, policy.family) for policy in listed}
         examples = [
             example
             for example in map(registry.example, registry.families())
@@ -77,7 +77,7 @@ def policies(
                 and kind in (None, example.kind)
             )
         ]
-        _print_families(registry, found, examples)
+        _print_families(registry, listed, examples)
     else:
         _print_recommended(len(registry.policies()))
 

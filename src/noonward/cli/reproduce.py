@@ -80,16 +80,16 @@ def dvfs_training(
         return
 
     with executors as executor, progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
-        found = reproduce(out, step, executor)
+        study = reproduce(out, step, executor)
     if json:
-        print(to_json(found.metrics, records=str(found.folder), report=str(found.report)))
+        print(to_json(study.metrics, records=str(study.folder), report=str(study.report)))
         return
-    for shown in found.tables:
+    for shown in study.tables:
         print_text_table(shown)
-    for line in found.remarks:
+    for line in study.remarks:
         print(line)
-    print(f"records: {found.folder}")
-    print(f"report:  {found.report}")
+    print(f"records: {study.folder}")
+    print(f"report:  {study.report}")
 
 
 def _dvfs_learned(weeks: int, out: Path, executors: AbstractContextManager[Executor], json: bool) -> None:
@@ -100,15 +100,15 @@ def _dvfs_learned(weeks: int, out: Path, executors: AbstractContextManager[Execu
 
     count = weeks * (len(study_policies()) + 1)
     with executors as executor, progress_bar(count, "dvfs-training --learned") as step:
-        found = study_controls(out, weeks, step, executor)
+        study = study_controls(out, weeks, step, executor)
     if json:
-        print(to_json(found.metrics, records=str(found.comparison.folder), report=str(found.report)))
+        print(to_json(study.metrics, records=str(study.comparison.folder), report=str(study.report)))
         return
-    print_comparison(found.comparison)
-    for table in found.tables:
+    print_comparison(study.comparison)
+    for table in study.tables:
         print_text_table(table)
-    print(f"records: {found.comparison.folder}")
-    print(f"report:  {found.report}")
+    print(f"records: {study.comparison.folder}")
+    print(f"report:  {study.report}")
 
 
 def _dvfs_ablations(
@@ -122,11 +122,11 @@ def _dvfs_ablations(
     seeds = SEEDS if training_seeds is None else training_seeds
     count = len(CONTROLS) * WINDOWS + seeds * len(ABLATIONS)
     with executors as executor, progress_bar(count, "dvfs-training --ablations") as step:
-        found = study_ablations(out, seeds=seeds, progress=step, executor=executor)
+        study = study_ablations(out, seeds=seeds, progress=step, executor=executor)
     if json:
-        print(to_json(found.metrics(), training_seeds=seeds, windows=WINDOWS))
+        print(to_json(study.metrics(), training_seeds=seeds, windows=WINDOWS))
         return
-    print_text_table(ablations_table(found))
+    print_text_table(ablations_table(study))
 
 
 def _dvfs_sweep(out: Path, executors: AbstractContextManager[Executor], json: bool) -> None:
@@ -136,13 +136,13 @@ def _dvfs_sweep(out: Path, executors: AbstractContextManager[Executor], json: bo
 
     count = len(points()) * SWEPT * (len(POLICIES) + 1)
     with executors as executor, progress_bar(count, "dvfs-training --sweep") as step:
-        found = sweep(out, environments=SWEPT, progress=step, executor=executor)
+        study = sweep(out, environments=SWEPT, progress=step, executor=executor)
     command = command_line()
-    report = write_sweep(found, out / "reproduce-dvfs-training" / "sweep.html", environments=SWEPT, command=command)
+    report = write_sweep(study, out / "reproduce-dvfs-training" / "sweep.html", environments=SWEPT, command=command)
     if json:
-        print(to_json(found.metrics(), environments=SWEPT, report=str(report)))
+        print(to_json(study.metrics(), environments=SWEPT, report=str(report)))
         return
-    print_text_table(sweep_table(found))
+    print_text_table(sweep_table(study))
     print(f"report:  {report}")
 
 
@@ -154,16 +154,16 @@ def _ablations(training_seeds: int, windows: int, json: bool) -> None:
     from noonward.studies.fine_tuning.ablations import ABLATIONS, study_ablations
 
     with progress_bar(training_seeds * len(ABLATIONS), "fine-tuning --ablations") as step:
-        found = study_ablations(seeds=training_seeds, windows=windows, progress=step)
+        study = study_ablations(seeds=training_seeds, windows=windows, progress=step)
     if json:
-        print(to_json(found.metrics(), windows=windows, training_seeds=training_seeds))
+        print(to_json(study.metrics(), windows=windows, training_seeds=training_seeds))
         return
     caption = f"{windows} generated windows of validation months, {training_seeds} training seed(s); 95% intervals"
     table = Table(title="share of possible improvement over local FCFS", caption=caption)
     for title in ("training", "what is changed", "share of possible improvement"):
         table.add_column(title, overflow="fold")
     for each in ABLATIONS:
-        share = found.share[each.name]
+        share = study.share[each.name]
         table.add_row(each.name, each.says, f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]")
     print_table(table)
 
@@ -178,16 +178,16 @@ def _map(environments: int, seed: int, out: Path, executors: AbstractContextMana
         executors as executor,
         progress_bar(len(cells()) * environments, "fine-tuning --map") as step,
     ):
-        found = map_gains(environments=environments, seed=seed, out=out, progress=step, executor=executor)
+        study = map_gains(environments=environments, seed=seed, out=out, progress=step, executor=executor)
     place = out / f"reproduce-fine-tuning-map-seed{seed}" / "report.html"
     command = command_line()
-    report = write_gain_map(found, place, environments=environments, seed=seed, command=command)
+    report = write_gain_map(study, place, environments=environments, seed=seed, command=command)
     if json:
-        more = {"environments": environments, "seed": seed, "findings": map_findings(found)}
-        print(to_json(found.metrics(), **more, report=str(report)))
+        more = {"environments": environments, "seed": seed, "findings": map_findings(study)}
+        print(to_json(study.metrics(), **more, report=str(report)))
         return
-    print_text_table(map_table(found))
-    for line in map_findings(found):
+    print_text_table(map_table(study))
+    for line in map_findings(study):
         print(line)
     print(f"report:  {report}")
 
@@ -208,14 +208,14 @@ def _knowledge(
         executors as executor,
         progress_bar(runs_of(environments, policies), "fine-tuning --knowledge") as step,
     ):
-        found = study_knowledge(
+        study = study_knowledge(
             environments=environments, seed=seed, out=out, policies=policies, progress=step, executor=executor
         )
     if json:
-        records = {way: str(comparison.folder) for way, comparison in found.by_way.items()}
-        print(to_json(found.metrics(), environments=environments, seed=seed, records=records))
+        records = {way: str(comparison.folder) for way, comparison in study.by_way.items()}
+        print(to_json(study.metrics(), environments=environments, seed=seed, records=records))
         return
-    print_text_table(knowledge_table(found, environments))
+    print_text_table(knowledge_table(study, environments))
 
 
 def _published(
@@ -235,12 +235,12 @@ def _published(
         executors as executor,
         progress_bar(runs_of(count), "fine-tuning --published") as step,
     ):
-        found = study_published(signals, environments=count, seed=seed, out=out, progress=step, executor=executor)
+        study = study_published(signals, environments=count, seed=seed, out=out, progress=step, executor=executor)
     if json:
-        records = {part: str(comparison.folder) for part, comparison in found.by_part.items()}
-        print(to_json(found.metrics(), environments=count, seed=seed, records=records))
+        records = {part: str(comparison.folder) for part, comparison in study.by_part.items()}
+        print(to_json(study.metrics(), environments=count, seed=seed, records=records))
         return
-    print_text_table(published_table(found, count, real=bool(signals)))
+    print_text_table(published_table(study, count, real=bool(signals)))
 
 
 @app.command(name="fine-tuning", short_help="MASAC: Sec. IV, Figs. 3 to 6, unseen months.")
@@ -320,7 +320,7 @@ def fine_tuning(
     count = len(chosen_policies(load_scenario(SCENARIO), names)[0])
     total = (1 if jobs is None else 2) * environments * (count + 1)
     with executors as executor, progress_bar(total, "fine-tuning") as step:
-        found = reproduce_fine_tuning(
+        study = reproduce_fine_tuning(
             signals or (),
             jobs,
             names=names,
@@ -331,27 +331,27 @@ def fine_tuning(
             progress=step,
             executor=executor,
         )
-    records = {half.name: str(half.runs.folder) for half in found.halves}
+    records = {half.name: str(half.runs.folder) for half in study.halves}
     place = out / f"reproduce-fine-tuning-seed{seed}" / "report.html"
-    report = write_fine_tuning(found, place, command=command_line())
+    report = write_fine_tuning(study, place, command=command_line())
     if json:
-        more = {"environments": environments, "seed": seed, "notes": list(found.notes)}
-        print(to_json(found.metrics(), **more, records=records, report=str(report)))
+        more = {"environments": environments, "seed": seed, "notes": list(study.notes)}
+        print(to_json(study.metrics(), **more, records=records, report=str(report)))
         return
-    for half in found.halves:
+    for half in study.halves:
         print(f"{half.name} test environments")
         print_comparison(half.policies)
-    seeds = seeds_table(found)
-    for shown in [*claims_tables(found), *([] if seeds is None else [seeds])]:
+    seeds = seeds_table(study)
+    for shown in [*claims_tables(study), *([] if seeds is None else [seeds])]:
         table = Table(title=shown.title, caption=shown.caption)
         for n, title in enumerate(shown.header):
             table.add_column(title, justify="right" if n else "left", overflow="fold")
         for row in shown.rows:
             table.add_row(*row)
         print_table(table)
-    for line in findings(found):
+    for line in findings(study):
         print(line)
-    print_notes(found.notes)
+    print_notes(study.notes)
     for name, folder in records.items():
         print(f"records: {folder} ({name})")
     print(f"report:  {report}")
@@ -396,24 +396,24 @@ def load_shaping(
         print(f"report:  {report}")
         return
     with executors as executor, progress_bar(draws, "load-shaping") as step:
-        found = reproduce_load_shaping(
+        study = reproduce_load_shaping(
             profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step, executor=executor
         )
-    metrics = found.metrics()
+    metrics = study.metrics()
     place = out / "reproduce-load-shaping" / "report.html"
-    report = write_load_shaping(found, place, draws=draws, seed=seed, command=command)
+    report = write_load_shaping(study, place, draws=draws, seed=seed, command=command)
     if json:
-        print(to_json(metrics, source=found.source, draws=draws, seed=seed, report=str(report)))
+        print(to_json(metrics, source=study.source, draws=draws, seed=seed, report=str(report)))
         return
-    table = Table("figure", "value", "95% interval", "reference", "unit", title=f"load shaping, {found.source}")
+    table = Table("figure", "value", "95% interval", "reference", "unit", title=f"load shaping, {study.source}")
     for metric in metrics:
         value = "–" if metric.value is None else f"{metric.value:.4f}"
         interval = "–" if metric.low is None else f"{metric.low:.4f} to {metric.high:.4f}"
-        known = "–" if metric.reference is None else f"{metric.reference:.4f}"
-        table.add_row(metric.name, value, interval, known, metric.unit)
+        reference = "–" if metric.reference is None else f"{metric.reference:.4f}"
+        table.add_row(metric.name, value, interval, reference, metric.unit)
     print_table(table)
     print("references: the paper's values; for guarantee_held_share the promise, 1 - beta")
-    for draw, choice in enumerate(found.chosen):
+    for draw, choice in enumerate(study.chosen):
         print(f"cross-validation, draw {draw}: {choice}")
     print(f"report:  {report}")
 
@@ -447,18 +447,18 @@ def edge_inference(
         executors as executor,
         progress_bar(work_of(names, episodes, cells), "edge-inference") as step,
     ):
-        found = reproduce_edge_inference(
+        study = reproduce_edge_inference(
             out, names=names, episodes=episodes, cells=cells, progress=step, executor=executor
         )
     place = out / "reproduce-edge-inference" / "report.html"
-    report = write_edge_inference(found, place, command=command_line())
+    report = write_edge_inference(study, place, command=command_line())
     if json:
-        more = {"missing": list(found.missing), "findings": findings(found)}
-        print(to_json(found.metrics(), episodes=episodes, seed=SEED, report=str(report), **more))
+        more = {"missing": list(study.missing), "findings": findings(study)}
+        print(to_json(study.metrics(), episodes=episodes, seed=SEED, report=str(report), **more))
         return
-    for shown in study_tables(found):
+    for shown in study_tables(study):
         print_text_table(shown)
-    for line in findings(found):
+    for line in findings(study):
         print(line)
     print(f"records: {out}")
     print(f"report:  {report}")
@@ -497,7 +497,7 @@ def grid_events(
     from noonward.studies.grid_events.report import grid_event_tables, write_grid_events
     from noonward.studies.grid_events.reproduce import reproduce_grid_events
 
-    found = reproduce_grid_events(
+    study = reproduce_grid_events(
         data=None if power is not None else data,
         power=power,
         events=events,
@@ -507,13 +507,13 @@ def grid_events(
         idle_w=idle_w,
         node_gpus=node_gpus,
     )
-    report = write_grid_events(found, out / "reproduce-grid-events" / "report.html", command=command_line())
+    report = write_grid_events(study, out / "reproduce-grid-events" / "report.html", command=command_line())
     if json:
-        print(to_json(found.metrics(), report=str(report)))
+        print(to_json(study.metrics(), report=str(report)))
         return
-    for shown in grid_event_tables(found):
+    for shown in grid_event_tables(study):
         print_text_table(shown)
-    if not found.held:
+    if not study.held:
         print("no measured power was given: --data FOLDER or --power FILE holds it against our physics")
     print(f"report:  {report}")
 
@@ -542,10 +542,10 @@ def flexible_jobs(
     from noonward.evaluate.metrics import to_json
     from noonward.studies.flexible_jobs.reproduce import flexible_table, reproduce_flexible
 
-    found = reproduce_flexible(gaia, carbonscaler or [], aps, signals or [], seed=seed)
+    study = reproduce_flexible(gaia, carbonscaler or [], aps, signals or [], seed=seed)
     if json:
-        print(to_json(found.metrics(), seed=seed, left_out=list(found.left_out)))
+        print(to_json(study.metrics(), seed=seed, left_out=list(study.left_out)))
         return
-    print_text_table(flexible_table(found))
-    for part in found.left_out:
+    print_text_table(flexible_table(study))
+    for part in study.left_out:
         print(f"left out: {part}")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noonward.cli.help import Group
 from noonward.cli.option_groups import option_groups
 from noonward.cli.options import print_notes, stated_scenario
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
     from noonward.model.cluster.scenario import Scenario
 
-app = typer.Typer(help="List, show and check scenarios.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=Group, help="List, show and check scenarios.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command(name="list")
@@ -22,14 +27,14 @@ def list_(
     """List the packaged scenarios."""
     from noonward.data.scenarios.load import load_scenario, packaged_scenarios
 
-    found = [load_scenario(name) for name in packaged_scenarios()]
+    scenarios = [load_scenario(name) for name in packaged_scenarios()]
     if json:
         from json import dumps
 
-        rows = [{"name": each.name, "kind": each.kind, "description": each.description} for each in found]
+        rows = [{"name": each.name, "kind": each.kind, "description": each.description} for each in scenarios]
         print(dumps(rows, indent=1))
         return
-    for scenario in found:
+    for scenario in scenarios:
         print(f"{scenario.name:16s} {scenario.description}")
 
 
@@ -45,18 +50,71 @@ def show(*, scenario: Scenario) -> None:
 
 @app.command()
 @option_groups(scenario=stated_scenario)
-def check(*, scenario: Scenario) -> None:
+def check(
+    *,
+    scenario: Scenario,
+    explain: Annotated[bool, typer.Option("--explain", help="Also list every key with its value and meaning.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
     """Check a scenario and say what it holds."""
     from noonward.model.kinds import find_kind
     from noonward.runtime.by_kind import build_environment
     from noonward.schedule.policies import registered_policies
 
     registered_policies(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
-    if scenario.reference_policy is not None:
-        registered_policies([scenario.reference_policy], f"scenario {scenario.name!r}: reference_policy", scenario.kind)
+    if scenario.baseline is not None:
+        registered_policies([scenario.baseline], f"scenario {scenario.name!r}: baseline", scenario.kind)
     environment = build_environment(scenario)
-    print(f"{scenario.name}: valid. {find_kind(scenario.kind).part('describe')(environment)}")
+    summary = find_kind(scenario.kind).part("describe")(environment)
+    rows = list(_explained(scenario)) if explain else []
+    if json:
+        from json import dumps
+
+        keys = {"keys": [dict(zip(("key", "value", "meaning"), row, strict=True)) for row in rows]} if explain else {}
+        content = {"scenario": scenario.name, "valid": True, "summary": summary, "notes": list(environment.notes)}
+        print(dumps(content | keys, indent=1))
+        return
+    print(f"{scenario.name}: valid. {summary}")
     print_notes(environment.notes)
+    if explain:
+        _print_keys(rows)
+
+
+def _explained(part: BaseModel, before: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yields every key of a part of a scenario as ``--set`` names it, with its value and its meaning."""
+    from pydantic import BaseModel
+
+    for name, field in type(part).model_fields.items():
+        key, value = f"{before}{name}", getattr(part, name)
+        parts = dict(enumerate(value)) if isinstance(value, tuple) else value if isinstance(value, dict) else {}
+        if isinstance(value, BaseModel):
+            yield from _explained(value, f"{key}.")
+        elif parts and all(isinstance(each, BaseModel) for each in parts.values()):
+            for place, each in parts.items():
+                yield from _explained(each, f"{key}.{place}.")
+        else:
+            meaning = " ".join((field.description or "").split("\n\n")[0].replace("``", "").split())
+            yield key, _shown(value), meaning
+
+
+def _shown(value: Any, most: int = 60) -> str:
+    """Returns a value as a cell of a table, cut if it is long."""
+    if isinstance(value, tuple):
+        value = list(value)
+    text = "none" if value is None else str(value) if value != "" else "empty"
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _print_keys(rows: list[tuple[str, str, str]]) -> None:
+    """Prints keys with values and meanings."""
+    from rich.table import Table
+
+    from noonward.cli.options import print_table
+
+    table = Table("key", "value", "meaning")
+    for row in rows:
+        table.add_row(*row)
+    print_table(table)
 
 
 @app.command()

@@ -86,8 +86,8 @@ def _print(signals: Signals) -> None:
         day_ZP = np.array([usual_day(value_H, signals.start.hour) for value_H in value_ZH])
         print(f"\n{f'{what}, {unit}':<{label + 2 + columns}}  {'average day':<24}  {'min':>7} {'mean':>7} {'max':>7}")
         for zone, value_H, course_C, day_P in zip(signals.zones, value_ZH, course_ZC, day_ZP, strict=True):
-            known = value_H[np.isfinite(value_H)]
-            figures = [f"{each:>7,.0f}" for each in (known.min(), known.mean(), known.max())] if len(known) else []
+            finite = value_H[np.isfinite(value_H)]
+            figures = [f"{each:>7,.0f}" for each in (finite.min(), finite.mean(), finite.max())] if len(finite) else []
             drawn = strip(course_C, *scale(course_ZC))
             day = strip(day_P, *scale(day_ZP))
             print(f"{zone:>{label}}  {drawn}  {day}  {' '.join(figures) or 'unknown'}")

@@ -44,9 +44,9 @@ def scale(values: F8) -> tuple[float, float]:
         >>> scale(np.arange(101.0))
         (0.0, 100.0)
     """
-    known = values[np.isfinite(values)]
-    lower, upper = np.quantile(known, [0.25, 0.75]).tolist()
-    return float(known.min()), min(float(known.max()), upper + 1.5 * (upper - lower))
+    finite = values[np.isfinite(values)]
+    lower, upper = np.quantile(finite, [0.25, 0.75]).tolist()
+    return float(finite.min()), min(float(finite.max()), upper + 1.5 * (upper - lower))
 
 
 def in_columns(values: F8, columns: int) -> F8:
@@ -93,5 +93,5 @@ def spread(texts: Sequence[str], columns: int) -> str:
 
 
 def _mean(values: F8) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else float("nan")

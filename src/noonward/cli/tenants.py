@@ -62,7 +62,7 @@ def tenants(
 
     require_cluster(scenario, "tenants")
     names = stated_tenants(scenario).names
-    chosen = policy or scenario.reference_policy
+    chosen = policy or scenario.baseline
     if chosen is None:
         raise ScenarioError(f"scenario {scenario.name!r} names no baseline; choose a policy with --policy")
     runs = environments * (2 + len(names) * one_more + bound)

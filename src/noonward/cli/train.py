@@ -224,7 +224,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
         task: Any = config.task
         source = task.sources[0]
         scenario = load_scenario(source.scenario, source.settings)
-        words = ["compare", source.scenario, "--policies", f"{scenario.reference_policy},{export}"]
+        words = ["compare", source.scenario, "--policies", f"{scenario.baseline},{export}"]
         for option, values in (("--set", source.settings), ("--signals", source.signals), ("--jobs", (source.jobs,))):
             words += [word for value in values if value is not None for word in (option, value)]
         print(f"policy:  {export}; noonward {shlex.join(words)}")

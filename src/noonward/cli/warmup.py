@@ -19,7 +19,7 @@ SMALL: Final = {
 def warmup(
     scenarios: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SCENARIO]...", help=f"Scenarios to compile for; by default {' and '.join(SMALL)}."),
+        typer.Argument(metavar="SCENARIO", help=f"Scenarios to compile for; by default {' and '.join(SMALL)}."),
     ] = None,
     training: Annotated[bool, typer.Option("--training", help="Compile what training needs, too.")] = False,
 ) -> None:

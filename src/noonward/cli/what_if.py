@@ -158,10 +158,14 @@ def _carry_out(
     if csv is not None:
         write_table(csv, found.to_frame())
     if json:
-        told = {"scenario": scenario.name, "policy": found.policy, "today": found.today, "environments": runs}
+        content = {"scenario": scenario.name, "policy": found.policy, "baseline": found.today, "environments": runs}
         print(
             to_json(
-                found.metrics(), **told, seed=seed, notes=list(found.notes), report=None if path is None else str(path)
+                found.metrics(),
+                **content,
+                seed=seed,
+                notes=list(found.notes),
+                report=None if path is None else str(path),
             )
         )
         return

@@ -24,7 +24,7 @@ DEFAULT_PUE, DEFAULT_CARBON_USD_PER_T = 1.3, 100.0
 def when(
     scenario: Annotated[
         str | None,
-        typer.Argument(metavar="[SCENARIO]", help="Scenario whose sites the job may run at, in place of --zones."),
+        typer.Argument(metavar="SCENARIO", help="Scenario whose sites the job may run at, in place of --zones."),
     ] = None,
     *,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs that the job uses.")],
@@ -93,22 +93,22 @@ def when(
         carbon_usd_per_t=carbon_price,
         settings=settings or (),
     )
-    found, weight = answer.advice, answer.carbon_usd_per_t
+    advice, weight = answer.advice, answer.carbon_usd_per_t
     if json:
-        told = {
+        content = {
             name: {"site": choice.site, "start": choice.start.isoformat(), "end": choice.end.isoformat()}
-            for name, choice in found.named().items()
+            for name, choice in advice.named().items()
         }
-        metrics, more = _metrics(found), {}
+        metrics, more = _metrics(advice), {}
         if answer.interrupted is not None:
-            metrics += _stop_metrics(found, answer.interrupted)
+            metrics += _stop_metrics(advice, answer.interrupted)
             runs = [[time.isoformat() for time in run] for run in answer.interrupted.runs]
             more = {"interrupted": {"site": answer.interrupted.site, "runs": runs}}
-        print(to_json(metrics, choices=told, carbon_usd_per_t=weight, notes=list(answer.notes), **more))
+        print(to_json(metrics, choices=content, carbon_usd_per_t=weight, notes=list(answer.notes), **more))
         return
     if answer.interrupted is not None:
-        _print_stops(found, answer.interrupted, _clock(timezone))
-    _print(found, answer.here, weight, _clock(timezone), answer.places, answer.outlook)
+        _print_stops(advice, answer.interrupted, _clock(timezone))
+    _print(advice, answer.here, weight, _clock(timezone), answer.places, answer.outlook)
     print_notes(answer.notes)
 
 

@@ -126,7 +126,7 @@ def read_with_account(
         account.add("dropped", len(headers), "the header once more", headers[0] if headers else None)
         account.entries += bad
         try:
-            found = read(file, account)
+            content = read(file, account)
         except RowError as error:
             lines = sorted({line for line in error.lines if line})
             left_out = sum(entry.count for entry in bad) + len(lines)
@@ -142,4 +142,4 @@ def read_with_account(
             )
             continue
         account.rows_in += len(headers) + sum(entry.count for entry in bad)
-        return found, account
+        return content, account

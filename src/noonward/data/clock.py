@@ -56,10 +56,10 @@ class Clock:
         """
         if self.name.upper() in ("UTC", "GMT", "Z"):
             return timedelta(0)
-        found = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", self.name)
-        if found:
-            size = timedelta(hours=int(found[2]), minutes=int(found[3] or 0))
-            return -size if found[1] == "-" else size
+        match = re.fullmatch(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?", self.name)
+        if match:
+            size = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
+            return -size if match[1] == "-" else size
         try:
             ZoneInfo(self.name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -194,17 +194,17 @@ def time_of(text: str, clock: Clock | None = None) -> datetime:
         DataError: It is no time, has no offset and there is no clock, or the clock skips it.
     """
     try:
-        found = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(text.strip())
     except ValueError:
         raise DataError(f"{text!r} is not a time; write it as in 2024-03-31T14:00Z") from None
-    if found.tzinfo is not None:
-        return found.astimezone(UTC)
+    if time.tzinfo is not None:
+        return time.astimezone(UTC)
     if clock is None:
         raise DataError(f"the time {text!r} has no time zone; end it in Z or an offset such as +01:00")
     if clock.offset is not None:
-        return (found - clock.offset).replace(tzinfo=UTC)
-    utc = found.replace(tzinfo=ZoneInfo(clock.name)).astimezone(UTC)
-    if utc.astimezone(ZoneInfo(clock.name)).replace(tzinfo=None) != found:
+        return (time - clock.offset).replace(tzinfo=UTC)
+    utc = time.replace(tzinfo=ZoneInfo(clock.name)).astimezone(UTC)
+    if utc.astimezone(ZoneInfo(clock.name)).replace(tzinfo=None) != time:
         raise DataError(f"the time {text!r} does not exist in {clock.name}: its clock skips that hour")
     return utc
 
@@ -290,6 +290,6 @@ def _second(
     once = frame["repeated"] & (frame["count"] == 1)
     if marked is None:
         return second, twice, once
-    told = marked.is_not_null()
-    is_second = pl.select(pl.when(told).then(marked).otherwise(second)).to_series().fill_null(value=False) & repeated
-    return is_second, twice & ~told, once & ~told
+    stated = marked.is_not_null()
+    is_second = pl.select(pl.when(stated).then(marked).otherwise(second)).to_series().fill_null(value=False) & repeated
+    return is_second, twice & ~stated, once & ~stated

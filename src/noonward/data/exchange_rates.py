@@ -37,9 +37,9 @@ def read_rates(stated: Sequence[str], currency: str | None = None) -> Rates:
     """
     rates: Rates = {}
     for text in stated:
-        found = re.fullmatch(r"([A-Za-z]{3})=(.+)", text)
-        if found:
-            rates[found[1].upper()] = ((date.min, _rate(found[2], text, found[1].upper())),)
+        match = re.fullmatch(r"([A-Za-z]{3})=(.+)", text)
+        if match:
+            rates[match[1].upper()] = ((date.min, _rate(match[2], text, match[1].upper())),)
         elif Path(text).suffix.lower() == ".csv":
             rates |= _table(Path(text))
         elif currency is not None:

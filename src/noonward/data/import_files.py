@@ -321,9 +321,9 @@ def check_one_kind(kinds: Mapping[str, str]) -> None:
         kinds: ``average`` or ``marginal`` by name of a file; files that do not say are left out.
     """
     if len(set(kinds.values())) > 1:
-        said = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
         raise DataError(
-            f"the files hold carbon intensities of two kinds ({said}), which cannot be compared: sites would be ranked "
+            f"the files hold carbon intensities of two kinds ({listed}), which cannot be compared: sites would rank "
             "by the kind of their data; import files of one kind for all zones"
         )
 

@@ -24,7 +24,7 @@ EPOCH_S: Final = 3.0e8
 
 def fleet_warnings(fleet: Fleet) -> list[str]:
     """Returns what is unlikely about sites and GPU types."""
-    found = [
+    warnings = [
         f"site {site.name!r} has a PUE of {site.pue:g}; facility power over IT power is rarely above 2: is it a "
         "percentage?"
         for site in fleet.sites
@@ -34,23 +34,23 @@ def fleet_warnings(fleet: Fleet) -> list[str]:
         for job_class, profile in kind.classes.items():
             active_w = float(profile.power.power_w(1, kind.clocks[-1]))
             if kind.idle_w > active_w:
-                found.append(
+                warnings.append(
                     f"GPU type {name!r} draws {kind.idle_w:g} W idle and {active_w:g} W under a job of class "
                     f"{job_class!r}: running jobs then saves energy; are the two exchanged?"
                 )
-    return found
+    return warnings
 
 
 def signal_warnings(signals: Signals) -> list[str]:
     """Returns what is unlikely about the levels of prices and carbon intensities."""
-    found = []
+    warnings = []
     for zone, price_H, carbon_H in zip(
         signals.zones, signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH, strict=True
     ):
         price = float(np.nanmean(price_H)) if np.isfinite(price_H).any() else None
         carbon = float(np.nanmean(carbon_H)) if np.isfinite(carbon_H).any() else None
-        found += level_warnings(zone, price, carbon)
-    return found
+        warnings += level_warnings(zone, price, carbon)
+    return warnings
 
 
 def level_warnings(zone: str, price: float | None, carbon: float | None) -> list[str]:
@@ -61,12 +61,12 @@ def level_warnings(zone: str, price: float | None, carbon: float | None) -> list
         price: Mean price, USD/MWh, or None.
         carbon: Mean carbon intensity, g/kWh, or None.
     """
-    found = []
+    warnings = []
     if price is not None and not LOW_PRICE <= price <= HIGH_PRICE:
-        found.append(f"{zone}: the mean price is {price:,.4g} USD/MWh; are its unit (per kWh?) and currency right?")
+        warnings.append(f"{zone}: the mean price is {price:,.4g} USD/MWh; are its unit (per kWh?) and currency right?")
     if carbon is not None and carbon < LOW_CARBON:
-        found.append(f"{zone}: the mean carbon intensity is {carbon:,.3g} g/kWh; is it in kg/kWh?")
-    return found
+        warnings.append(f"{zone}: the mean carbon intensity is {carbon:,.3g} g/kWh; is it in kg/kWh?")
+    return warnings
 
 
 def scenario_warnings(scenario: Scenario, signals: Signals | None) -> tuple[str, ...]:
@@ -76,11 +76,11 @@ def scenario_warnings(scenario: Scenario, signals: Signals | None) -> tuple[str,
         scenario: Scenario.
         signals: Signals of its files; None where they are generated, or there are none.
     """
-    found = fleet_warnings(scenario.fleet)
+    warnings = fleet_warnings(scenario.fleet)
     if signals is not None:
-        found += signal_warnings(signals)
+        warnings += signal_warnings(signals)
     if scenario.economics is not None and scenario.economics.carbon_usd_per_t > HIGH_CARBON_PRICE:
-        found.append(
+        warnings.append(
             f"the carbon price is {scenario.economics.carbon_usd_per_t:,.4g} USD/t; is it per tonne, and in USD?"
         )
-    return tuple(f"check: {each}" for each in found)
+    return tuple(f"check: {each}" for each in warnings)

@@ -93,13 +93,13 @@ def site_map(spots: Sequence[Spot], flows: Sequence[Flow] = (), *, width: int = 
         )
     heads = [_head_box(places[flow.start], places[flow.end], view.scale) for flow in flows]
     for spot, (x, y), radius in sorted(zip(spots, places, radii, strict=True), key=lambda each: -each[0].size):
-        found = _free_box(spot.name, x, y, radius, [*taken, *heads], view)
-        if found is None:  # better over an arrow than left out
-            found = _free_box(spot.name, x, y, radius, taken, view)
-        if found is not None:
-            taken.append(found)
+        box = _free_box(spot.name, x, y, radius, [*taken, *heads], view)
+        if box is None:  # better over an arrow than left out
+            box = _free_box(spot.name, x, y, radius, taken, view)
+        if box is not None:
+            taken.append(box)
             out.append(
-                f'<text x="{found[0]:.1f}" y="{found[3] - 4:.1f}" class="name" stroke="#fff" stroke-width="3" '
+                f'<text x="{box[0]:.1f}" y="{box[3] - 4:.1f}" class="name" stroke="#fff" stroke-width="3" '
                 f'paint-order="stroke">{escape(spot.name)}</text>'
             )
     clip = f'<rect width="{view.width}" height="{view.height:.0f}" fill="#f8fafc"/>'

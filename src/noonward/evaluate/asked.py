@@ -59,10 +59,10 @@ def reference_of(scenario: Scenario, policies: Sequence[Policy]) -> Policy:
     Raises:
         ScenarioError: The scenario's reference is neither compared nor a registered policy.
     """
-    reference = scenario.reference_policy
+    reference = scenario.baseline
     compared = {policy.name: policy for policy in policies}
     if reference is not None and reference not in compared:
-        where = f"scenario {scenario.name!r}: reference_policy"
+        where = f"scenario {scenario.name!r}: baseline"
         reference = registered_policies([reference], where, scenario.kind)[0].name
     return compared.get(reference or "", policies[0])
 
@@ -83,7 +83,7 @@ def with_reference(
     Raises:
         ScenarioError: As ``reference_of``.
     """
-    if today is None and scenario.reference_policy in (None, WHAT_HAPPENED) and records_starts(scenario):
+    if today is None and scenario.baseline in (None, WHAT_HAPPENED) and records_starts(scenario):
         today = WHAT_HAPPENED
     if today is None:
         return policies, reference_of(scenario, policies)

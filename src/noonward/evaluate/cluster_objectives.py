@@ -134,14 +134,14 @@ class ClusterObjective(Objective):
         if not known:
             return []
         upper_E, found_E = (np.array([bound[name] for bound in known]) for name in ("utility_usd", "best_known_usd"))
-        return [Metric.of("duality_gap", ratio(upper_E - found_E, upper_E).within(0.0), "fraction")]
+        return [Metric.of("optimality_gap", ratio(upper_E - found_E, upper_E).within(0.0), "fraction")]
 
     def describe_bound(self, bound: Bound) -> str:
         """Returns a bound in words."""
         if "utility_usd" not in bound:
             return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
         upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
-        few = "; capacity priced by few of the jobs, which stand for all" if "standing_for_all" in bound else ""
+        few = "; capacity is priced with a sample of the jobs" if "standing_for_all" in bound else ""
         if math.isnan(best):
             unknown = "no schedule was looked for, so its optimality gap is not known"
             return f"utility at most {upper:.2f} USD; {unknown}{few}"
@@ -223,13 +223,13 @@ class ClusterObjective(Objective):
         few = [round(bound["standing_for_all"]) for bound in comparison.bounds if "standing_for_all" in bound]
         if few:
             notes.append(
-                f"in the bound, capacity is priced by {min(few):,} jobs or more that stand for all: it "
-                "holds, but other prices may lower it"
+                f"the bound prices capacity with a sample of {min(few):,} jobs or more: it is valid, but other prices "
+                "may lower it"
             )
         if len(records) < 2:
             return notes
         if isinstance(comparison.scenario.jobs, JobTable) and job_rows(comparison.scenario.jobs).submit_s_J is None:
-            notes.append("every environment has the same jobs, from a file: the spread is that of the signals alone")
+            notes.append("every environment has the same jobs, from a file: only the signals differ")
         if isinstance(comparison.scenario.signals, SignalFiles):
             notes += _shared_windows(
                 [datetime.fromisoformat(each.manifest["start"]) for each in records], comparison.scenario.window_h
@@ -250,7 +250,7 @@ class ClusterObjective(Objective):
         count = f"{len(sites)} site{'s' * (len(sites) != 1)}"
         end = "runs continue until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
         return [
-            ("Protocol", scenario.protocol),
+            ("Decision mode", scenario.protocol),
             ("Fleet", f"{count}, {gpus:,} GPUs: {listed}"),
             ("Horizon", f"jobs arrive over {scenario.window_h} hours; {end}"),
             ("Run times", f"policies are told {TOLD[scenario.jobs.knowledge.run_time]}"),
@@ -275,7 +275,7 @@ def _shared_windows(starts: Sequence[datetime], window_h: int) -> list[str]:
     if len(distinct) < len(starts):
         return [
             f"the {len(starts)} environments share {len(distinct)} windows: prices and carbon intensities repeat, so "
-            "spreads and intervals are too narrow"
+            "intervals are too narrow"
         ]
     overlap = sum(later - earlier < timedelta(hours=window_h) for earlier, later in itertools.pairwise(distinct))
     if overlap:
@@ -292,7 +292,7 @@ def carbon_scope(scenario: Scenario) -> str:
     times = f", times a PUE of {pue[0]:g}" if len(pue) == 1 else ", times each site's PUE" if pue else ""
     return (
         f"location-based, {kind} carbon intensity of each hour's electricity{untold}, life-cycle or direct as its "
-        f"publisher counts it; of the power that the fleet states per GPU (the card alone unless the host's share was "
+        f"publisher counts it; of the power that the fleet states per GPU (only the card unless the host's share was "
         f"added){times}; making the hardware is left out"
     )
 
@@ -355,8 +355,8 @@ class UtilityObjective(ClusterObjective):
         """Returns utility, paired change, share of the gap, GPU-hours, jobs, cost and emissions, migrations."""
         return (
             (Column("Utility", "USD", "up"), lambda c, p: number(c.mean(p, "utility_usd"), utility_digits(c))),
-            (Column("Change against reference", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
-            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Change against baseline", "%", "up"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.improvement_share(p))),
             (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
             (Column("Done", "jobs", "up"), _ledger("done")),
             (Column("Overdue", "jobs", "down"), _ledger("overdue")),
@@ -386,7 +386,7 @@ class UtilityObjective(ClusterObjective):
         rows = []
         for name, values_E in (("upper bound", upper_E), ("best known schedule", best_known_values(comparison))):
             utility = number(mean(values_E), utility_digits(comparison))
-            change, share = self.change(comparison, values_E), self.gap_closed(comparison, values_E)
+            change, share = self.change(comparison, values_E), self.improvement_share(comparison, values_E)
             cells = (utility, percent(change, signed=True), percent(share), *rest)
             rows.append(Row(name=name, cells=cells, kind="bound"))
         return rows
@@ -397,7 +397,7 @@ class UtilityObjective(ClusterObjective):
         return [
             Metric.of(f"utility_usd/{policy}", comparison.mean(policy, "utility_usd"), "USD"),
             Metric.of(gain, comparison.gain(policy), "fraction"),
-            Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"),
+            Metric.of(f"improvement_share/{policy}", comparison.improvement_share(policy), "fraction"),
         ]
 
     def figures(self, comparison: Comparison) -> list[Figure]:
@@ -525,7 +525,7 @@ class CostObjective(UtilityObjective):
         least_E = comparison.values(today, "revenue_usd") - best_known_values(comparison)
         return ratio(base_E - comparison.values(policy, self.value), base_E - least_E).value
 
-    def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
+    def improvement_share(self, comparison: Comparison, values_E: F8) -> Estimate:
         """Returns the share of the possible improvement of the total: from today's down to the bound; at most 1."""
         today = comparison.reference
         base_E = comparison.values(today, self.value)
@@ -585,7 +585,7 @@ class CostObjective(UtilityObjective):
         ):
             total_E = revenue_E - utility_E
             paid = (number(comparison.currency.of(mean(each_E)), digits) for each_E in (total_E, base_E - total_E))
-            shares = (ratio(base_E - total_E, base_E), self.gap_closed(comparison, total_E))
+            shares = (ratio(base_E - total_E, base_E), self.improvement_share(comparison, total_E))
             cells = (*paid, percent(shares[0], signed=True), percent(shares[1]), *rest)
             rows.append(Row(name=name, cells=cells, kind="bound"))
         return rows
@@ -598,7 +598,7 @@ class CostObjective(UtilityObjective):
             Metric.of(f"saved_total_share/{policy}", self._share(comparison, policy), "fraction"),
             Metric.of(f"cost_usd/{policy}", mean(bills(comparison, policy)), "USD"),
             Metric.of(f"saved_share/{policy}", savings(comparison, policy).usd_share, "fraction"),
-            Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"),
+            Metric.of(f"improvement_share/{policy}", comparison.improvement_share(policy), "fraction"),
         ]
 
     def claim(self, share: float, today: str) -> str:
@@ -741,7 +741,7 @@ class CostObjective(UtilityObjective):
 
     def _share_of_possible(self, comparison: Comparison, policy: str) -> str:
         """Returns the share of the possible improvement; undefined where a policy costs more than today's."""
-        share = comparison.gap_closed(policy)
+        share = comparison.improvement_share(policy)
         return UNDEFINED if share.value < 0 else percent(share)
 
     def _share(self, comparison: Comparison, policy: str) -> Estimate:
@@ -826,7 +826,7 @@ class EnergyObjective(ClusterObjective):
             (Column("Completed", "jobs", "up"), _ledger("done")),
             (Column("Unfinished", "jobs", "down"), _ledger("unfinished")),
             (Column("Energy per unit, exact", "J/unit", "down"), _ledger("joules_per_unit", 2)),
-            (Column("Change against reference", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Change against baseline", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
             (Column("Above the bound", "%", "down"), beyond),
             (Column("Mean time in system", "s", "down"), _ledger("mean_time_in_system_s")),
             (Column("99th percentile", "s", "down"), _ledger("p99_time_in_system_s")),

@@ -225,6 +225,6 @@ def _knowing(comparison: Comparison, out: Path, progress: Progress | None, execu
         for index in range(count)
     ]
     tell("runs", str(len(runs)))
-    found = map_runs(runs, executor, progress)
-    of = {way: found[n * count : (n + 1) * count] for n, way in enumerate(others)} | {own: comparison.records[policy]}
+    results = map_runs(runs, executor, progress)
+    of = {way: results[n * count : (n + 1) * count] for n, way in enumerate(others)} | {own: comparison.records[policy]}
     return Knowing(policy=policy, by_way={way: of[way] for way in ways})

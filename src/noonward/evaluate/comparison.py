@@ -93,7 +93,7 @@ class Objective(ABC):
         base_E = comparison.values(comparison.reference, self.value)
         return ratio(values_E - base_E, base_E)
 
-    def gap_closed(self, comparison: Comparison, values_E: F8) -> Estimate:
+    def improvement_share(self, comparison: Comparison, values_E: F8) -> Estimate:
         """Returns the share of the gap between reference policy and bound that values close, paired; at most 1."""
         sign = 1.0 if self.better == "up" else -1.0
         base_E = comparison.values(comparison.reference, self.value)
@@ -179,7 +179,7 @@ class Objective(ABC):
 
         Where the bound may lie far below what can be reached, the share lies between two values, and both are said.
         """
-        share = comparison.gap_closed(policy).value
+        share = comparison.improvement_share(policy).value
         if not share > 0:
             return ""
         most = self.most_of_possible(comparison, policy)
@@ -304,9 +304,9 @@ class Comparison:
         """Returns the paired change of the ranked value against the reference policy, as a fraction of that."""
         return self.objective.change(self, self.values(policy, self.objective.value))
 
-    def gap_closed(self, policy: str) -> Estimate:
+    def improvement_share(self, policy: str) -> Estimate:
         """Returns the share of the gap between reference policy and bound that a policy closes."""
-        return self.objective.gap_closed(self, self.values(policy, self.objective.value))
+        return self.objective.improvement_share(self, self.values(policy, self.objective.value))
 
     def bound_values(self, name: str) -> np.ndarray:
         """Returns a value of the bounds per environment; NaN where it is not defined."""
@@ -331,16 +331,16 @@ class Comparison:
         distinct = len(set(drawn))
         if distinct < len(drawn):
             notes.append(
-                f"only {distinct} of the {len(drawn)} environments are distinct (the files hold no more): "
-                "spreads and intervals are too narrow"
+                f"only {distinct} of the {len(drawn)} environments are distinct (the files contain no more): "
+                "intervals are too narrow"
             )
         if not self.bounded:
             notes.append("no bound was computed, so the share of possible improvement is not known")
         cut = sum("cut" in bound for bound in self.bounds)
         if cut:
             notes.append(
-                f"the bound of {cut} of {len(self.bounds)} environments stopped after its seconds (--bound-seconds): "
-                "it holds, but a longer search may lower it"
+                f"the bound of {cut} of {len(self.bounds)} environments stopped at its time limit "
+                "(--bound-seconds): it is valid, but a longer search may lower it"
             )
         notes += self.objective.notes(self)
         return grouped(notes)
@@ -357,7 +357,7 @@ def summary_rows(comparison: Comparison) -> Summary:
     rows = objective.bound_rows(comparison)
     for policy in comparison.ranked():
         cells = tuple(cell(comparison, policy) for _, cell in table)
-        rows.append(Row(name=policy, cells=cells, kind="reference" if policy == comparison.reference else "policy"))
+        rows.append(Row(name=policy, cells=cells, kind="baseline" if policy == comparison.reference else "policy"))
     return Summary(columns=tuple(column for column, _ in table), rows=tuple(rows), caption=_caption(comparison))
 
 
@@ -366,7 +366,7 @@ def _caption(comparison: Comparison) -> str:
     if count == 1:
         return "One environment: the numbers have no spread; run more environments for intervals."
     return (
-        f"Mean ± standard deviation over {count} environments. Changes and shares are paired (the same environments "
-        f"for every policy), against {comparison.reference}, with the 95% confidence interval in brackets (Student's "
-        "t; a percentage is a ratio of sums, and its interval is by linearization)."
+        f"Means of {count} environments; after ± and in brackets: the 95% confidence interval (Student's t). Changes "
+        f"and shares are paired (the same environments for every policy), against {comparison.reference}; a percentage "
+        "is a ratio of sums, and its interval is by linearization."
     )

@@ -147,7 +147,7 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int, limit: Tim
                 scheduler,
                 environment,
                 "does something else in the compiled loop than in the Python loop",
-                "let decide call the rule alone, and keep all that changes in the rule's memory",
+                "let decide only call the rule, and keep all that changes in the rule's memory",
             )
     _check_restored(scheduler, environment, seed, first)
     if _watch(scheduler, environment, seed, roll_slots=True).questions != first.questions:
@@ -192,7 +192,7 @@ def _check_future(
             scheduler,
             environment,
             f"answers differently before {time_s:g} s when only {what} are changed",
-            "read the brief and the view alone",
+            "read only the brief and the view",
         )
 
 

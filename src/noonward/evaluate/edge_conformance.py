@@ -85,7 +85,7 @@ def _check(scheduler: EdgeScheduler, environment: EdgeEnvironment, seed: int) ->
             raise _broken(
                 scheduler,
                 "does something else in the compiled loop than in the Python loop",
-                "let decide call the rule alone, and keep all that changes in the rule's memory",
+                "let decide only call the rule, and keep all that changes in the rule's memory",
             )
     changed, time_s = _other_future(environment)
     other = _watch(scheduler, changed, seed)

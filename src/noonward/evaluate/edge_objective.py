@@ -60,8 +60,8 @@ class EdgeObjective(Objective):
     )
     bound_condition = f"the bound of the response needs 'end: drained' and at most {MOST_TASKS} tasks"
     meaning = (
-        "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends on "
-        "the inference steps alone, so policies that miss the scenario's quality are ranked after all others."
+        "Response is the time from the submission of a task to its finished image (EAT, Sec. IV); quality depends "
+        "only on the inference steps, so policies that miss the scenario's quality are ranked after all others."
     )
 
     def unmet(self, comparison: Comparison, policy: str) -> list[str]:
@@ -81,8 +81,8 @@ class EdgeObjective(Objective):
     def notes(self, comparison: Comparison) -> list[str]:
         """Returns which policies are ranked last because they miss the scenario's quality."""
         missed = {policy: self.unmet(comparison, policy) for policy in self.ranked(comparison)}
-        said = [f"{policy} ({', '.join(what)})" for policy, what in missed.items() if what]
-        return [f"ranked after all others, however soon they respond: {'; '.join(said)}"] if said else []
+        misses = [f"{policy} ({', '.join(what)})" for policy, what in missed.items() if what]
+        return [f"ranked after all others, however soon they respond: {'; '.join(misses)}"] if misses else []
 
     def compute_bound(self, environment: EdgeEnvironment, seconds: float | None = None) -> Bound:
         """Returns the response bound and the best schedule found with foresight, both at the scenario's steps, s."""
@@ -100,8 +100,8 @@ class EdgeObjective(Objective):
         """Returns response, paired change, share of the gap, quality, loads, and energy, cost and carbon per image."""
         columns: tuple[tuple[Column, Cell], ...] = (
             (Column("Response", "s", "down"), _ledger("response_s", 1)),
-            (Column("Change against reference", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
-            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.gap_closed(p))),
+            (Column("Change against baseline", "%", "down"), lambda c, p: percent(c.gain(p), signed=True)),
+            (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.improvement_share(p))),
             (Column("95th percentile", "s", "down"), _ledger("p95_response_s", 1)),
             (Column("Quality", "0 to 0.284", "up"), _ledger("quality", 3)),
             (Column("Launches that load", "%", "down"), _ledger("reload_rate", 0, 100.0)),
@@ -133,7 +133,7 @@ class EdgeObjective(Objective):
             if no_value(comparison.bounds, name):
                 continue
             values_E = comparison.bound_values(name)
-            change, share = self.change(comparison, values_E), self.gap_closed(comparison, values_E)
+            change, share = self.change(comparison, values_E), self.improvement_share(comparison, values_E)
             cells = (number(mean(values_E), 1), percent(change, signed=True), percent(share), *rest)
             rows.append(Row(name=title, cells=cells, kind="bound"))
         return rows
@@ -145,7 +145,7 @@ class EdgeObjective(Objective):
             gain = f"gain_over_{comparison.reference}/{policy}"
             out.append(Metric.of(f"response_s/{policy}", comparison.mean(policy, "response_s"), "s"))
             out.append(Metric.of(gain, comparison.gain(policy), "fraction"))
-            out.append(Metric.of(f"gap_closed/{policy}", comparison.gap_closed(policy), "fraction"))
+            out.append(Metric.of(f"improvement_share/{policy}", comparison.improvement_share(policy), "fraction"))
             for name, field, unit in _METRICS:
                 value = comparison.mean(policy, field)
                 # Utilities and prices may be negative; shares, times and numbers may not.

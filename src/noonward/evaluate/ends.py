@@ -61,15 +61,17 @@ def ends_table(comparison: Comparison) -> TextTable | None:
     """Returns jobs and GPU-hours by how jobs ended under today's policy, or None where the log does not say."""
     if not knows_ends(comparison):
         return None
-    found = _groups_E(comparison, comparison.reference)
-    total = sum(group.gpu_hours for groups in found for group in groups.values())
+    groups_E = _groups_E(comparison, comparison.reference)
+    total = sum(group.gpu_hours for groups in groups_E for group in groups.values())
     rows = []
     for state, words in WORDS.items():
-        groups = [groups[state] for groups in found if state in groups]
+        groups = [groups[state] for groups in groups_E if state in groups]
         if groups:
             hours = sum(group.gpu_hours for group in groups)
-            count = Estimate(sum(group.jobs for group in groups) / len(found))
-            rows.append((words, number(count), number(Estimate(hours / len(found))), percent(ratio([hours], [total]))))
+            count = Estimate(sum(group.jobs for group in groups) / len(groups_E))
+            rows.append(
+                (words, number(count), number(Estimate(hours / len(groups_E))), percent(ratio([hours], [total])))
+            )
     return TextTable(
         title="How the jobs ended",
         header=("jobs", "jobs per window", "GPU-hours", "share (%)"),

@@ -29,11 +29,11 @@ def freedom_names(listed: str) -> tuple[str, ...]:
         >>> freedom_names("caps,suspend")
         ('none', 'suspend', 'caps')
     """
-    asked = [name.strip() for name in listed.split(",") if name.strip()]
-    for name in asked:
+    names = [name.strip() for name in listed.split(",") if name.strip()]
+    for name in names:
         if name not in NAMES:
             raise ScenarioError(f"unknown freedom {name!r}; {nearest(name, NAMES)}")
-    return tuple(name for name in NAMES if name == NONE or name in asked)
+    return tuple(name for name in NAMES if name == NONE or name in names)
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,8 @@ def policies_given(policies: Iterable[GivenPolicy], kind: str) -> list[Policy]:
             raise ScenarioError(
                 f"{given!r} is no policy; give a name, a Scheduler, or a class or function that makes one"
             )
-        said = (given.__doc__ or "").strip().split("\n")[0]
-        policy = Policy(name=name, make=make, summary=said, family=name, kind=kind)
+        line = (given.__doc__ or "").strip().split("\n")[0]
+        policy = Policy(name=name, make=make, summary=line, family=name, kind=kind)
         try:
             registry.add(policy)
         except ValueError:

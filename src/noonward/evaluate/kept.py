@@ -59,13 +59,13 @@ def kept_comparisons(folder: Path) -> list[Path]:
     Raises:
         DataError: There is none.
     """
-    found = sorted(folder.glob(f"{PREFIX}*.json"), key=lambda path: (path.stat().st_mtime, path.name))
-    if not found:
+    files = sorted(folder.glob(f"{PREFIX}*.json"), key=lambda path: (path.stat().st_mtime, path.name))
+    if not files:
         raise DataError(
             f"{folder} holds no comparison ({PREFIX}*.json); give the folder that 'noonward compare' printed as "
             "'records:', or run the comparison again"
         )
-    return found
+    return files
 
 
 def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:

@@ -84,15 +84,16 @@ def knowing_table(comparison: Comparison) -> TextTable | None:
     return TextTable(
         title=f"What knowing run times would be worth: {knowing.policy}",
         header=(
-            "told",
+            "policy is told",
             f"better than {comparison.reference} ({unit})",
             "(%)",
-            f"than told as here ({unit})",
+            f"than in this comparison ({unit})",
             "late (jobs)",
             "not done (jobs)",
         ),
         rows=tuple(rows),
-        caption=f"Told {told_ways}. The same windows for all; only this policy ran in the other ways; 95% intervals. "
+        caption=f"What the policy is told: {told_ways}. The same windows for all; only this policy ran in the other "
+        "ways; 95% intervals. "
         "A job that is told to be short is late unless it starts at once, so late jobs depend on what is told.",
     )
 

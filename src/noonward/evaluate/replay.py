@@ -14,9 +14,9 @@ def replay_notes(comparison: Comparison) -> list[str]:
     """Returns what must be known of a comparison's replay of a log; nothing where there is none."""
     if WHAT_HAPPENED not in comparison.records:
         return []
-    asked = ["arrival_s", "start_s", "site", "recorded_start_s", "recorded_site"]
+    columns = ["arrival_s", "start_s", "site", "recorded_start_s", "recorded_site"]
     tables = [
-        pl.read_parquet(record.folder / "jobs.parquet", columns=asked) for record in comparison.records[WHAT_HAPPENED]
+        pl.read_parquet(record.folder / "jobs.parquet", columns=columns) for record in comparison.records[WHAT_HAPPENED]
     ]
     jobs = pl.concat([table.with_columns(pl.col("site", "recorded_site").cast(pl.String)) for table in tables])
     slot_s = min(comparison.scenario.slot_s, REPLAY_SLOT_S)
@@ -28,16 +28,16 @@ def replay_notes(comparison: Comparison) -> list[str]:
     count = jobs.height
     others = f"the other policies decide every {comparison.scenario.slot_s:g} s"
     rule = f"a job of the log starts in the first second with room at or after its recorded start; {others}"
-    told = [f"what-happened replays the log: {rule}"]
+    sentences = [f"what-happened replays the log: {rule}"]
     if len(late_s):
-        told.append(
+        sentences.append(
             f"what-happened: {len(late_s):,} of {count:,} jobs start later than recorded, "
             f"{lasting(float(late_s.mean()))} on average and {lasting(float(late_s.max()))} at most: the fleet as "
             "described has no room for them then, "
             "or their data arrives later"
         )
     if moved:
-        told.append(f"what-happened: {moved:,} of {count:,} jobs run at another site than recorded")
+        sentences.append(f"what-happened: {moved:,} of {count:,} jobs run at another site than recorded")
     if never:
-        told.append(f"what-happened: {never:,} of {count:,} jobs do not start at all in the fleet as described")
-    return told
+        sentences.append(f"what-happened: {never:,} of {count:,} jobs do not start at all in the fleet as described")
+    return sentences

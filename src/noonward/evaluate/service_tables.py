@@ -55,14 +55,14 @@ def constraint_table(comparison: Comparison) -> TextTable | None:
         multipliers = trained_multipliers(policy)
         for held in held_limits(comparison, policy):
             limit = held.limit
-            kept = int((held.attained_E <= limit.limit).sum())
+            count = int((held.attained_E <= limit.limit).sum())
             rows.append(
                 (
                     policy,
                     limit.name,
                     f"{limit.limit:,g} {limit.unit}",
                     number(mean(held.attained_E), 1),
-                    f"{kept} of {len(held.attained_E)}",
+                    f"{count} of {len(held.attained_E)}",
                     percent(mean(held.exceeded_E)),
                     multipliers.get((limit.name, limit.limit), UNDEFINED),
                 )
@@ -94,11 +94,11 @@ def trained_multipliers(policy: str) -> dict[tuple[str, float], str]:
     else:
         packaged = {each.name: each.trained.meta for each in policies(trained=True, kind="cluster") if each.trained}
         meta = packaged.get(policy, {})
-    found = meta.get("constraints", {})
+    constraints = meta.get("constraints", {})
     return {
-        (name, limit): f"{found[f'multiplier/{name}']:.3g}"
+        (name, limit): f"{constraints[f'multiplier/{name}']:.3g}"
         for name, limit in meta.get("limits", {}).items()
-        if f"multiplier/{name}" in found  # algorithms without multipliers know the limit all the same
+        if f"multiplier/{name}" in constraints  # algorithms without multipliers know the limit all the same
     }
 
 

@@ -63,12 +63,12 @@ class Row:
     Attributes:
         name: Policy, or what the bound's row shows.
         cells: One formatted cell a column.
-        kind: A policy, the reference policy, or a row that no policy made.
+        kind: A policy, the baseline, or a row that no policy made.
     """
 
     name: str
     cells: tuple[str, ...]
-    kind: Literal["policy", "reference", "bound"] = "policy"
+    kind: Literal["policy", "baseline", "bound"] = "policy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,26 @@ class Summary:
 
 
 def number(estimate: Estimate, digits: int = 0) -> str:
-    """Returns ``mean ± standard deviation``; the mean alone where there is no spread.
+    """Returns ``mean ± half the width of the 95% interval``; only the mean if there is no interval.
 
     Example:
-        >>> number(Estimate(1234.56, spread=7.8), 1), number(Estimate(float("nan")))
+        >>> number(Estimate(1234.56, 1226.76, 1242.36), 1), number(Estimate(float("nan")))
         ('1,234.6 ± 7.8', '–')
+    """
+    if math.isnan(estimate.value):
+        return UNDEFINED
+    text = _plain(estimate.value, digits)
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f"{text} ± {_plain(max(estimate.high - estimate.value, estimate.value - estimate.low), digits)}"
+
+
+def number_by_seed(estimate: Estimate, digits: int = 0) -> str:
+    """Returns ``mean ± standard deviation``, for means over training seeds; only the mean without a spread.
+
+    Example:
+        >>> number_by_seed(Estimate(1234.56, spread=7.8), 1)
+        '1,234.6 ± 7.8'
     """
     if math.isnan(estimate.value):
         return UNDEFINED

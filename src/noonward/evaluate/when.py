@@ -143,10 +143,10 @@ def when(
     if past:
         known = known_at(known, begin)
     seen = outlook(known, tuple(dict.fromkeys(place.zone for place in places)), begin, end)
-    found = advise(choices(places, seen, begin, end, hours, weight), here, begin)
+    advice = advise(choices(places, seen, begin, end, hours, weight), here, begin)
     stops = interrupted(places, seen, begin, end, hours, weight, freedom) if freedom.interruptible else None
     return Answer(
-        advice=found,
+        advice=advice,
         here=here,
         places=tuple(places),
         outlook=seen,
@@ -208,10 +208,10 @@ def _in_fleet(
     wanted = tuple(dict.fromkeys(place.zone for place in places))
     known = replace(load_signals(source.paths, source.format, source.columns, wanted), day_ahead=scenario.day_ahead)
     price = DEFAULT_CARBON_USD_PER_T if scenario.economics is None else scenario.economics.carbon_usd_per_t
-    said = "energy is what the job adds to the draw of free GPUs; the GPUs are taken to be free when it starts"
+    note = "energy is what the job adds to the draw of free GPUs; the GPUs are taken to be free when it starts"
     freedoms = scenario.fleet.freedoms
     allowed = {freedoms.get(name, Freedom()) for name in ((job_class,) if job_class else scenario.fleet.classes)}
-    notes = [said, *known.notes]
+    notes = [note, *known.notes]
     if len(allowed) > 1:
         notes.append(
             "classes of jobs allow different things while they run; to have the job suspended, name its: --class"
@@ -248,14 +248,14 @@ def _forecast_notes(seen: Outlook, past: bool) -> list[str]:
     zones: dict[str, list[str]] = {}
     for z, zone in enumerate(seen.zones):
         counts = seen.forecast_KZH[:, z].sum(axis=1).tolist()
-        told = [
+        notes = [
             f"{n} of {hours} hours of {what}"
             for n, what in zip(counts, ("price", "carbon intensity"), strict=True)
             if n
         ]
-        if told:
-            zones.setdefault(" and ".join(told), []).append(zone)
+        if notes:
+            zones.setdefault(" and ".join(notes), []).append(zone)
     return [
-        f"{', '.join(names)}: {told} are forecast (regression on the days before), {why}"
-        for told, names in zones.items()
+        f"{', '.join(names)}: {notes} are forecast (regression on the days before), {why}"
+        for notes, names in zones.items()
     ]

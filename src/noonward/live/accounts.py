@@ -387,7 +387,7 @@ def savings(controller: Controller, days: int = 7) -> Savings | None:
     with the signals as they turned out.
     """
     setup, keeper = controller.setup, controller.keeper
-    reference = setup.scenario.reference_policy
+    reference = setup.scenario.baseline
     if keeper is None or (reference is None and not controller.watchers):
         return None
     last_hour = keeper.last_hour

@@ -31,7 +31,7 @@ _SCENARIO: Final = {
     "slot_s": 300,
     "window_h": DAY_H,
     "end": "drained",
-    "reference_policy": "local-fcfs",
+    "baseline": "local-fcfs",
     "fleet": {
         "gpu_types": {
             "T4-class": {

@@ -17,7 +17,7 @@ class Economics(Spec):
     carbon_usd_per_t: NonNegative
     """Carbon price mu, USD per tonne of CO2."""
     waiting_usd_per_hour: NonNegative = 0.0
-    """What an hour is worth that a job waits between arrival and start, USD per job; 0: waiting is counted alone. The
+    """What an hour is worth that a job waits between arrival and start, USD per job; 0: waiting is only counted. The
     ledger settles it for every policy alike; policies do not see it."""
     gpu_usd_per_hour: NonNegative = 0.0
     """What a GPU costs per hour whether it runs or not: bought or rented, its building included, without electricity,

@@ -26,12 +26,12 @@ class AnyScenario(Protocol):
         """What the scenario is, in a sentence or two."""
 
     @property
-    def reference_policy(self) -> str | None:
+    def baseline(self) -> str | None:
         """Policy that comparisons are made against."""
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Policies that ``compare`` runs where none are named."""
+        """Policies that ``compare`` runs if none are named."""
 
     @property
     def digest(self) -> str:

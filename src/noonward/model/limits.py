@@ -197,7 +197,7 @@ class Constraints(Spec):
     mean_latency_s: Positive | None = None
     """Limit of the mean end-to-end latency (arrival to finish: transfer, wait and run) of done jobs, s."""
     p99_latency_s: Positive | None = None
-    """Limit of its 99th percentile, s."""
+    """Limit of the 99th percentile of the end-to-end latency, s."""
     queue_max: NonNegative | dict[str, NonNegative] | None = None
     """Limit of the time-mean number of jobs that wait at a site (Eq. 4): one for all sites, or one per site named."""
     power_cap_w: dict[str, Positive] = Field(default_factory=dict)

@@ -24,16 +24,16 @@ class Network(Spec):
     """
 
     latency_ms: NonNegative | Matrix = 0.0
-    """ms a job takes before its data flow."""
+    """Time before a job's data start to flow, ms."""
     throughput_gb_per_min: Positive | Matrix | None = None
-    """GB per minute; none: data take no time."""
+    """Throughput, GB per minute; none: transfers take no time."""
     queued: bool = False
     """Whether a link carries the data of one job at a time, first come, first served (protocol on-arrival): a job then
     waits until the link is free. Otherwise every job has the whole throughput. Results return without a queue."""
     usd_per_gb: NonNegative | Matrix = 0.0
-    """USD per GB moved (psi)."""
+    """Price of a transfer, USD per GB (psi)."""
     kwh_per_gb: NonNegative | Matrix = 0.0
-    """kWh per GB moved (epsilon); emitted at the mean of both ends' carbon intensities."""
+    """Energy of a transfer, kWh per GB (epsilon); its emissions use the mean of both ends' carbon intensities."""
 
     @model_validator(mode="after")
     def _queue_of_data(self) -> Self:

@@ -23,7 +23,7 @@ def scenario(sites=1, **changed):
     """Sites with the same price and carbon every day: highest at 18 h, lowest at 6 h; a GPU draws 20 W or 120 W."""
     content = {
         "name": "own", "protocol": "each-slot", "slot_s": 300, "window_h": 24, "end": "drained",
-        "goal": "least-cost", "reference_policy": "local-fcfs",
+        "goal": "least-cost", "baseline": "local-fcfs",
         "fleet": {
             "gpu_types": {
                 "card": {"idle_w": 20, "classes": {"job": {"power": {"constant_w": 120}, "time": "duration"}}}

@@ -64,7 +64,7 @@ class UtilityBound:
 
     @property
     def gap_usd(self) -> float:
-        """Duality gap: the optimum lies between ``lower_usd`` and this much above it, USD."""
+        """Optimality gap: the optimum lies between ``lower_usd`` and this much above it, USD."""
         return self.upper_usd - self.lower_usd
 
 
@@ -94,7 +94,7 @@ def utility_bound(
         iterations: Subgradient steps, at least 1.
         tolerance: Relative excess over the linear relaxation's optimum at which column generation stops; ``math.inf``
             leaves it out. The bound holds whatever the values of both.
-        schedule: Whether to look for a schedule, so that the duality gap is known. None is made under ``on-arrival``,
+        schedule: Whether to look for a schedule, so that the optimality gap is known. None under ``on-arrival``,
             nor under hard capacity curves, which bookings do not know.
         rounds: Tries of the schedule's search, at least 0; by default ``primal.usual_tries``. A try books a few dozen
             jobs again, however many there are.

@@ -57,7 +57,7 @@ class MeteredBound:
 
     @property
     def gap_usd(self) -> float:
-        """Duality gap: the optimum lies between ``lower_usd`` and this much above it, USD."""
+        """Optimality gap: the optimum lies between ``lower_usd`` and this much above it, USD."""
         return self.upper_usd - self.lower_usd
 
 

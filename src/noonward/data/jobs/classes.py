@@ -77,20 +77,20 @@ def parse_class(text: str) -> ClassRule:
         >>> parse_class("interactive=Partition==dev|debug")
         ClassRule(name='interactive', column='Partition', sign='==', value='dev|debug')
     """
-    found = _RULE.fullmatch(text)
+    match = _RULE.fullmatch(text)
     shape = "write NAME=COLUMN==VALUE, e.g. --class 'interactive=Partition==dev|debug' or 'short=limit_s<=3600'"
-    if found is None:
+    if match is None:
         raise ScenarioError(f"--class {text!r} is no rule; {shape}")
-    if not SLUG.fullmatch(found[1]):
+    if not SLUG.fullmatch(match[1]):
         raise ScenarioError(
-            f"--class {text!r}: class name {found[1]!r}: use letters, digits, dots, dashes, underscores"
+            f"--class {text!r}: class name {match[1]!r}: use letters, digits, dots, dashes, underscores"
         )
-    if found[3] in _ORDER:
+    if match[3] in _ORDER:
         try:
-            float(found[4])
+            float(match[4])
         except ValueError:
-            raise ScenarioError(f"--class {text!r}: {found[3]} compares numbers, not {found[4]!r}; {shape}") from None
-    return ClassRule(found[1], found[2], found[3], found[4])
+            raise ScenarioError(f"--class {text!r}: {match[3]} compares numbers, not {match[4]!r}; {shape}") from None
+    return ClassRule(match[1], match[2], match[3], match[4])
 
 
 def column_of(rule: ClassRule, names: Sequence[str]) -> str | None:

@@ -25,6 +25,8 @@ from noonward.model.kinds import CLUSTER, find_kind
 
 BY_PLACE = ("origin_shares", "peak_hours", "ranges")
 """Mappings whose keys are ingress points, zones or classes with their sites."""
+FORMER_KEYS = {"reference_policy": "baseline"}
+"""Earlier names of a scenario's own keys, which files and settings may still use."""
 
 
 def packaged_scenarios() -> tuple[str, ...]:
@@ -55,7 +57,7 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Any
     content = _parsed(text, source)
     if not isinstance(content, dict):
         raise ScenarioError(f"{source} holds no mapping; start from 'noonward scenario show fine-tuning'")
-    content = _extended(content, str(source))
+    content = _extended(_with_present_keys(content, str(source)), str(source))
     for setting in settings:
         _set(content, setting)
     base = Path(name_or_path).parent if isinstance(source, Path) else Path()
@@ -74,6 +76,7 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
         ScenarioError: As ``load_scenario``.
         DataError: A file of PUE, GPUs or connections cannot be read.
     """
+    content = _with_present_keys(content, source)
     try:
         model: type[BaseModel] = find_kind(content.get("kind", CLUSTER.name)).part("scenario")
     except ScenarioError as error:
@@ -140,8 +143,20 @@ def _extended(content: dict[str, Any], source: str) -> dict[str, Any]:
     if base not in known:
         raise ScenarioError(f"{source}: extends the unknown scenario {base!r}; {nearest(str(base), known)}")
     text, name = _read(base)
-    below = _extended(_parsed(text, name), str(name))
+    below = _extended(_with_present_keys(_parsed(text, name), str(name)), str(name))
     return dict(_merged(below, {key: value for key, value in content.items() if key != "extends"}))
+
+
+def _with_present_keys(content: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Returns a scenario's content with each key under its present name (``FORMER_KEYS``).
+
+    Raises:
+        ScenarioError: A key is there under both names.
+    """
+    for former, present in FORMER_KEYS.items():
+        if former in content and present in content:
+            raise ScenarioError(f"{source}: {former} is the earlier name of {present}; state only {present}")
+    return {FORMER_KEYS.get(key, key): value for key, value in content.items()}
 
 
 def _merged(below: Any, above: Any) -> Any:
@@ -208,7 +223,7 @@ def _set(content: dict[str, Any], setting: str) -> None:
     path, separator, value = setting.partition("=")
     if not separator or not path:
         raise ScenarioError(f"setting {setting!r} is not of the form key.key=value")
-    keys = path.split(".")
+    keys = FORMER_KEYS.get(path, path).split(".")
     node: Any = content
     for depth, key in enumerate(keys):
         where = ".".join(keys[:depth]) or "the scenario"
@@ -384,15 +399,15 @@ def content_with_files(scenario: Scenario, signals: Sequence[Path], jobs: Path |
     """
     content: dict[str, Any] = scenario.model_dump(mode="json")
     if signals:
-        said = content["signals"] or {}
-        kept = said if said.get("source") == "files" else {key: said[key] for key in ("months",) if key in said}
+        stated = content["signals"] or {}
+        kept = stated if stated.get("source") == "files" else {key: stated[key] for key in ("months",) if key in stated}
         content["signals"] = {**kept, "source": "files", "paths": [str(path) for path in signals]}
     if jobs is not None:
         if is_dated(jobs) or "origin" in column_names(jobs):
             knowledge = content["jobs"]["knowledge"]
             content["jobs"] = {"source": "table", "path": str(jobs), "knowledge": knowledge}
             if may_record_starts(jobs):
-                content["reference_policy"] = None  # what happened, where the table says so
+                content["baseline"] = None  # what happened, where the table says so
         elif content["jobs"]["source"] == "fine-tuning":
             content["jobs"]["trace"] = str(jobs)
         else:

@@ -52,13 +52,13 @@ def parse_site(text: str) -> list[Pool]:
         >>> [(pool.name, pool.zone, pool.gpus) for pool in parse_site("oslo=NO-NO1:32xH100-SXM,64xL4")]
         [('oslo-h100-sxm', 'NO-NO1', 32), ('oslo-l4', 'NO-NO1', 64)]
     """
-    found = re.fullmatch(r"\s*([^=:]+)=([^=:]+):(.+)", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([^=:]+)=([^=:]+):(.+)", text)
+    if match is None:
         raise ScenarioError(f"site {text!r} is not of the form NAME=ZONE:COUNTxGPU, e.g. berlin=DE:64xA100-80-SXM")
-    site, zone = found[1].strip(), found[2].strip()
+    site, zone = match[1].strip(), match[2].strip()
     if not SLUG.fullmatch(site):
         raise ScenarioError(f"site name {site!r}: use letters, digits, dots, dashes and underscores")
-    parts = [part.strip() for part in found[3].split(",")]
+    parts = [part.strip() for part in match[3].split(",")]
     pools = []
     for part in parts:
         counted = re.fullmatch(r"(\d+)\s*[x*]\s*(.+)", part)

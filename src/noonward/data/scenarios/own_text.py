@@ -78,7 +78,7 @@ def scenario_text(
     if policies:
         wrapped = textwrap.wrap(", ".join(policies), 110, break_on_hyphens=False)
         lines += [
-            f"reference_policy: {policies[0]}    # what savings are measured against; --baseline names another",
+            f"baseline: {policies[0]}    # what savings are measured against; --baseline names another",
             "policies: [",
         ]
         lines += [f"  {line}" for line in wrapped] + ["]"]
@@ -159,7 +159,7 @@ def _job_lines(asked: OwnFleet, jobs: str, hours: int, starts: bool) -> list[str
             "    job: {share: 1, data: {low_gb: 0, high_gb: 0}, model: {low_gb: 0, high_gb: 0}}",
         ]
     slack = ".inf" if np.isinf(asked.slack_h) else f"{asked.slack_h:g}"
-    said = (
+    words = (
         ["  # no job is ever late; slack_h: 24 would call those late that wait for more than a day"]
         if slack == ".inf"
         else [f"  slack_h: {slack}          # largest delay of a start that is in time. Left out: no limit"]
@@ -172,4 +172,4 @@ def _job_lines(asked: OwnFleet, jobs: str, hours: int, starts: bool) -> list[str
     there = (
         "  at_start: as-recorded  # jobs that were running or waiting when the window starts are there; 'empty': none"
     )
-    return ["jobs:", "  source: table", f"  path: {_scalar(jobs)}", *said, alone, *([there] if starts else []), *told]
+    return ["jobs:", "  source: table", f"  path: {_scalar(jobs)}", *words, alone, *([there] if starts else []), *told]

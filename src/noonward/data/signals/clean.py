@@ -78,9 +78,9 @@ def _with_zones(readings: Readings, options: ImportOptions, account: Account) ->
     """Returns the readings with the zone of each."""
     frame = readings.frame
     areas = frame["area"].unique().sort().to_list()
-    told = {area: options.zones[area] for area in areas if area in options.zones}
-    if told:
-        kept = pl.col("area").is_in(list(told))
+    zones = {area: options.zones[area] for area in areas if area in options.zones}
+    if zones:
+        kept = pl.col("area").is_in(list(zones))
         dropped = frame.filter(~kept)
         others = ", ".join(dropped["area"].unique().sort().to_list()[:5])
         account.add("dropped", dropped.height, f"other areas than those named by --zone ({others})")
@@ -93,8 +93,8 @@ def _with_zones(readings: Readings, options: ImportOptions, account: Account) ->
                 f"{account.file} holds {len(areas)} areas or locations ({shown}), which are not one zone; say which "
                 f"one to take, e.g. --zone '{areas[0]}={zone}'"
             )
-        told = {areas[0]: str(options.zone or readings.one_zone)}
-    zone_of = {area: told.get(area, readings.zone_of.get(area, area)) for area in areas}
+        zones = {areas[0]: str(options.zone or readings.one_zone)}
+    zone_of = {area: zones.get(area, readings.zone_of.get(area, area)) for area in areas}
     shared = sorted({zone for zone in zone_of.values() if list(zone_of.values()).count(zone) > 1 and zone})
     kept_areas = set(frame["area"].unique())
     for zone in shared:

@@ -205,8 +205,8 @@ def _kind_notes(files: list[_File]) -> list[str]:
     kinds = {file.path.name: file.kind for file in files if file.kind is not None}
     if len(set(kinds.values())) < 2:
         return []
-    said = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-    return [f"carbon intensities of two kinds are mixed ({said}): they cannot be compared between zones"]
+    listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    return [f"carbon intensities of two kinds are mixed ({listed}): they cannot be compared between zones"]
 
 
 def _check_columns_used(files: list[_File], columns: Mapping[str, str]) -> None:

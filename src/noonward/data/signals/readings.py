@@ -238,10 +238,10 @@ def price_unit(text: str, where: str) -> PriceUnit:
         >>> price_unit("Spot (ct/kWh)", "a column")
         PriceUnit(currency='EUR', per_mwh=10.0)
     """
-    found = _AMOUNT_PER_ENERGY.search(text)
-    if found is None:
+    match = _AMOUNT_PER_ENERGY.search(text)
+    if match is None:
         raise DataError(f"{where} states no unit; give it by --price-unit, e.g. EUR/MWh, EUR/kWh or USD/MWh")
-    amount, energy = found[1].lower(), found[2].lower()
+    amount, energy = match[1].lower(), match[2].lower()
     scale = 1000.0 / _ENERGY[energy]
     if amount in ("ct", "€ct", "eurct"):
         return PriceUnit("EUR", scale / 100.0)
@@ -262,11 +262,11 @@ def carbon_unit(text: str, where: str) -> float:
         >>> carbon_unit("carbon [kg/kWh]", "a column")
         1000.0
     """
-    found = _MASS_PER_ENERGY.search(text.replace("₂", "2"))
-    if found is None:
+    match = _MASS_PER_ENERGY.search(text.replace("₂", "2"))
+    if match is None:
         raise DataError(f"{where} states no unit; give it by --carbon-unit, e.g. g/kWh, kg/kWh, kg/MWh or lb/MWh")
-    mass = _MASS_G[found[1].lower().replace("_", "")]
-    return mass / _ENERGY[found[2].lower()]
+    mass = _MASS_G[match[1].lower().replace("_", "")]
+    return mass / _ENERGY[match[2].lower()]
 
 
 def _first(lines: pl.Series, marked: pl.Series) -> int | None:

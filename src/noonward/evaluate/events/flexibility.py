@@ -299,7 +299,7 @@ def supply_figure(found: Flexibility) -> Figure:
     return Figure(
         name="supply-curve",
         title=f"Supply curve, notice {shown_notice(notice)}",
-        caption="Solid: as played; a point to the left of the cut that was asked was not attained whole. Dotted: the "
+        caption="Solid: as played; a point to the left of the cut that was asked was not fully attained. Dotted: the "
         "least that the running jobs could lose at the cut asked.",
         plot=figure,
     )

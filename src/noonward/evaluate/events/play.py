@@ -109,10 +109,10 @@ def policy_of(scenario: Scenario, policy: str | None) -> str:
     Raises:
         ScenarioError: There is neither.
     """
-    chosen = scenario.reference_policy if policy is None else policy
+    chosen = scenario.baseline if policy is None else policy
     if chosen is None:
         raise ScenarioError(
-            f"scenario {scenario.name!r} states no reference_policy; name the policy that runs the fleet, e.g. "
+            f"scenario {scenario.name!r} states no baseline; name the policy that runs the fleet, e.g. "
             "--policy cheapest-feasible"
         )
     return chosen

@@ -89,8 +89,8 @@ def write_meeting_report(
 def _what_it_does(comparison: Comparison) -> str:
     """Returns a sentence on the policy that the verdict names, from its registration; nothing where it has none."""
     best = best_to_adopt(comparison)
-    said = plainly(comparison.policies[best].summary)
-    return f"<p><b>{escape(best)}</b>: {page.prose(said)}</p>" if said and best != comparison.reference else ""
+    summary = plainly(comparison.policies[best].summary)
+    return f"<p><b>{escape(best)}</b>: {page.prose(summary)}</p>" if summary and best != comparison.reference else ""
 
 
 def improvement(comparison: Comparison, policy: str) -> Estimate:
@@ -98,8 +98,8 @@ def improvement(comparison: Comparison, policy: str) -> Estimate:
     objective = comparison.objective
     sign = 1.0 if objective.better == "up" else -1.0
     values = comparison.values(policy, objective.value) - comparison.values(comparison.reference, objective.value)
-    found = mean(sign * values)
-    return comparison.currency.of(found) if objective.value == "total_usd" else found
+    estimate = mean(sign * values)
+    return comparison.currency.of(estimate) if objective.value == "total_usd" else estimate
 
 
 def unit_of_improvement(comparison: Comparison) -> str:
@@ -116,19 +116,19 @@ def saving_chart(comparison: Comparison) -> str:
     for policy in comparison.ranked():
         if policy == comparison.reference:
             continue
-        found = improvement(comparison, policy)
+        gain = improvement(comparison, policy)
         known = can_run(comparison.policies[policy])
         missed = comparison.objective.unmet(comparison, policy)
         beside = " (knows the future)" if not known else f" ({', '.join(missed)})" if missed else ""
-        digits = digits_of(found.value)
+        digits = digits_of(gain.value)
         bars.append(
             Bar(
                 name=policy + beside,
-                value=found.value,
-                low=found.low,
-                high=found.high,
-                text=f"{found.value:+,.{digits}f} {unit_of_improvement(comparison)}",
-                color=QUIET if beside else BAD if found.value < 0 else GOOD if policy == best else "#7fb183",
+                value=gain.value,
+                low=gain.low,
+                high=gain.high,
+                text=f"{gain.value:+,.{digits}f} {unit_of_improvement(comparison)}",
+                color=QUIET if beside else BAD if gain.value < 0 else GOOD if policy == best else "#7fb183",
             )
         )
     return bar_chart(bars, unit_of_improvement(comparison))
@@ -140,6 +140,8 @@ def _saving_caption(comparison: Comparison) -> str:
         what = f"{comparison.currency.name} of total cost saved"
     else:
         what = f"{'Gain in' if objective.better == 'up' else 'Reduction of'} {objective.value_name}"
+        if objective.value == "utility_usd":
+            what += ", which is revenue minus the cost of energy, carbon and transfers,"
     return (
         f"{what} against {spoken(comparison.reference)}, mean per environment; to the right is better. "
         "Lines are 95% intervals."

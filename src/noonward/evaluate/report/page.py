@@ -273,11 +273,11 @@ def _environments(comparison: Comparison) -> str:
 
 def summary_html(comparison: Comparison) -> str:
     """Returns headline and results table as HTML for a notebook."""
-    said = " ".join(headline(comparison))
+    words = " ".join(headline(comparison))
     summary = summary_rows(comparison)
     notes = "".join(f"<br>note: {escape(note)}" for note in comparison.notes)
     return (
-        f"<p><b>{prose(said)}</b></p><div style='overflow-x:auto'><table>{_header(summary.columns)}{_body(summary)}"
+        f"<p><b>{prose(words)}</b></p><div style='overflow-x:auto'><table>{_header(summary.columns)}{_body(summary)}"
         f"</table></div><p style='font-size:85%'>{prose(summary.caption)}{notes}</p>"
     )
 
@@ -302,7 +302,7 @@ def _header(columns: Sequence[Column]) -> str:
 def _body(summary: Summary) -> str:
     rows = []
     for row in summary.rows:
-        name = f"{row.name} (reference)" if row.kind == "reference" else row.name
+        name = f"{row.name} (baseline)" if row.kind == "baseline" else row.name
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
         rows.append(f"<tr class='{row.kind}'><td>{escape(name)}</td>{cells}</tr>")
     return f"<tbody>{''.join(rows)}</tbody>"

@@ -47,11 +47,11 @@ def gain_figure(comparison: Comparison) -> Figure:
     titles = [f"Change of utility against {comparison.reference}", "Share of possible improvement"]
     figure = make_subplots(1, 2 if bounded else 1, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
     objective = comparison.objective
-    panels = [(objective.change, "%", 1), *([(objective.gap_closed, "%", 2)] if bounded else [])]
+    panels = [(objective.change, "%", 1), *([(objective.improvement_share, "%", 2)] if bounded else [])]
     for estimate_of, unit, column in panels:
         estimates = {name: estimate_of(comparison, values) for name, values in rows.items()}
         _dots(figure, estimates, looks, column, unit)
-    figure.update_xaxes(title="change of utility (% of the reference)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
+    figure.update_xaxes(title="change of utility (% of the baseline)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
     if bounded:
         figure.update_xaxes(title="share of possible improvement (%)", zeroline=True, zerolinewidth=1.5, row=1, col=2)
         figure.add_vline(x=100, line={"color": AXIS, "dash": "dash", "width": 1}, row=1, col=2)
@@ -128,7 +128,7 @@ def outcome_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="policy", col=1)
     lay_out(figure, height)
     caption = (
-        "What is better stands above each panel. Colored marks are means over the environments "
+        "The title of each panel says which direction is better. Colored marks are means over the environments "
         "with 95% intervals. Each gray line joins one environment's results: follow it to compare policies within it."
     )
     title = "Utility, GPU-hours, cost and carbon over the test environments"
@@ -190,7 +190,7 @@ def money_figure(comparison: Comparison) -> Figure:
     figure.update_yaxes(title="policy", row=1, col=1)
     lay_out(figure, 190 + 28 * len(names), legend="above")
     caption = (
-        "Bars right of 0 are earned (left) or gained against the reference (right), bars left of 0 are paid or lost; "
+        "Bars right of 0 are earned (left) or gained against the baseline (right), bars left of 0 are paid or lost; "
         "means over the environments. The diamond is their sum: the utility, and its paired change. Right is better."
     )
     return Figure(name="money", title="Where the money comes from and goes", caption=caption, plot=figure)

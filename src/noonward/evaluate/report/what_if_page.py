@@ -39,7 +39,7 @@ def write_what_if_page(study: Study, path: Path, command: str | None = None) -> 
     title, what = HEADS[study.name]
     drawn = [_drawn(*each) for each in what_if_charts(study)]
     beside = f"<section><h2>In words</h2>{page.list_html(rest)}</section>" if len(drawn) == 1 and rest else ""
-    told = command or shlex.join(["noonward", study.name, scenario.name, "--policy", study.policy])
+    line = command or shlex.join(["noonward", study.name, scenario.name, "--policy", study.policy])
     body = [
         f"<p class='caption'>{escape(': '.join(filter(None, (scenario.name, scenario.description))))}</p>",
         f"<h1>{page.prose(what.format(study.policy))}</h1>",
@@ -49,7 +49,7 @@ def write_what_if_page(study: Study, path: Path, command: str | None = None) -> 
         f"<div class='pair'>{''.join(drawn)}{beside}</div>",
         *(page.table_html(table) for table in study.tables()),
         f"<p class='caption'>{page.prose(method(study))}</p>",
-        f"<details><summary>How to reproduce this</summary><pre>{escape(told)}</pre></details>",
+        f"<details><summary>How to reproduce this</summary><pre>{escape(line)}</pre></details>",
         "<footer>Made by noonward. This file loads nothing from the network.</footer>",
     ]
     return page.write_page(
@@ -132,12 +132,12 @@ def _slack_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
         ("kg", "emissions avoided", CARBON_COLOR),
     )
     for what, name, color in drawn:
-        found = [study.saved(case, what) for case in curve.cases]
+        savings = [study.saved(case, what) for case in curve.cases]
         low, high = (
-            tuple(None if (each := getattr(estimate, side)) is None else 100 * each for estimate in found)
+            tuple(None if (each := getattr(estimate, side)) is None else 100 * each for estimate in savings)
             for side in ("low", "high")
         )
-        y = tuple(100 * estimate.value for estimate in found)
+        y = tuple(100 * estimate.value for estimate in savings)
         lines.append(Line(name=name, x=x, y=y, color=color, texts=("",) * len(x), low=low, high=high))
     ends = [*finite, *([end] if len(finite) < len(x) else [])]
     names = {end: "no limit"} if len(finite) < len(x) else {}

@@ -218,7 +218,7 @@ class _Asked:
         first = environment_of(given, 0, seed)
         own = policies_of(given)
         told = _preferred(first, own) if policy is None else policies_of(given, [policy])[0]
-        stated = [] if given.reference_policy is None else policies_of(given, [given.reference_policy])
+        stated = [] if given.baseline is None else policies_of(given, [given.baseline])
         reference = with_reference(given, [*own, *stated, told], today)[1]
         if told.name == reference.name:
             raise ScenarioError(
@@ -355,10 +355,10 @@ def _values(what: str, given: Sequence[float], *, infinite: bool = False) -> lis
     Raises:
         ScenarioError: There are fewer than two, one stands twice, or one is negative or no number.
     """
-    told = sorted(float(each) for each in given)
-    allowed = [each for each in told if each >= 0 and (each < 1e9 or (infinite and math.isinf(each)))]
-    if len(allowed) < len(told) or any(math.isnan(each) for each in told):
+    values = sorted(float(each) for each in given)
+    allowed = [each for each in values if each >= 0 and (each < 1e9 or (infinite and math.isinf(each)))]
+    if len(allowed) < len(values) or any(math.isnan(each) for each in values):
         raise ScenarioError(f"{what} {', '.join(f'{each:g}' for each in given)}: give numbers of at least 0")
-    if len(set(told)) < 2 or len(set(told)) < len(told):
+    if len(set(values)) < 2 or len(set(values)) < len(values):
         raise ScenarioError(f"{what} {', '.join(f'{each:g}' for each in given)}: give at least two, each once")
-    return told
+    return values

@@ -130,10 +130,10 @@ class Study:
     @property
     def all_cases(self) -> list[Case]:
         """Every case once: the unchanged one, then the others."""
-        found = {case.change.name: case for case in (self.base, *self.cases)}
+        cases = {case.change.name: case for case in (self.base, *self.cases)}
         for curve in self.curves:
-            found |= {case.change.name: case for case in curve.cases}
-        return list(found.values())
+            cases |= {case.change.name: case for case in curve.cases}
+        return list(cases.values())
 
     def share_E(self, case: Case, what: Literal["usd", "kg"]) -> tuple[F8, F8]:
         """Returns per environment what is saved per GPU-hour's work, and what today's policy has for it."""
@@ -174,7 +174,7 @@ class Study:
 
     def tables(self) -> list[TextTable]:
         """Returns one table a curve, or one of all cases."""
-        said = f"per GPU-hour, against {spoken(self.today)}"
+        words = f"per GPU-hour, against {spoken(self.today)}"
         note = "" if self.environments == 1 else " In brackets: 95% intervals over the environments, paired."
         header = ("saved, %", "emissions avoided, %", "cost, USD/(1000 GPU h)", "emissions, kg/(1000 GPU h)")
         rest = ("GPU-hours", "mean delay", "late or not done")
@@ -186,7 +186,7 @@ class Study:
                 last = (_price(self.price_of_step(curve.cases[0], case)),) if n else (UNDEFINED,)
                 rows.append((case.title, *self._cells(case), *last[: len(more)]))
             title = {"carbon": "Cost against carbon", "slack": "Saving against allowed delay"}[curve.name]
-            caption = f"{self.policy} {said}.{note}"
+            caption = f"{self.policy} {words}.{note}"
             if more:
                 caption += " The last column: what is paid more than in the first row per tonne that is avoided."
             header_row = (curve.quantity, *header, *rest, *more)
@@ -200,7 +200,7 @@ class Study:
                     title="Sensitivity of the saving",
                     header=("what changes", *header, *rest, "change of the saving, points"),
                     rows=tuple(rows),
-                    caption=f"{self.policy} {said} in unchanged environments.{note}" + self._own_policies(),
+                    caption=f"{self.policy} {words} in unchanged environments.{note}" + self._own_policies(),
                 )
             )
         return tables

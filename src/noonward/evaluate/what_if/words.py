@@ -19,18 +19,18 @@ FLAT = 0.005
 
 def words(study: Study) -> list[str]:
     """Returns what a study says, the most important sentence first."""
-    told = []
+    sentences = []
     for curve in study.curves:
         served, _ = study.served(curve)
         if len(served) >= 2:
-            told += (_carbon_words if curve.name == "carbon" else _slack_words)(study, curve, served)
+            sentences += (_carbon_words if curve.name == "carbon" else _slack_words)(study, curve, served)
     if study.cases:
-        told += _sensitivity_words(study)
+        sentences += _sensitivity_words(study)
     for curve in study.curves:
-        told += _left_out_words(study, curve)
+        sentences += _left_out_words(study, curve)
     if study.environments == 1:
-        told.append("One environment gives no interval: run more windows (--environments) before you decide.")
-    return told
+        sentences.append("One environment gives no interval: run more windows (--environments) before you decide.")
+    return sentences
 
 
 def share(estimate: Estimate) -> str:
@@ -108,47 +108,49 @@ def _slack_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
     )
     least = "no slack" if first.at == 0 else least
     most = "the jobs' own slack" if own and last.at == 1 else most
-    told = [
+    sentences = [
         f"With {least}, {study.policy} {saves(study.saved(first))} per GPU-hour; with {most} it "
         f"{saves(study.saved(last))}, at {lasting(last.delay_s.value)} of mean delay."
     ]
     if gain.value < FLAT or (gain.low is not None and gain.low <= 0):
-        told.append("More slack gains little here: the saving comes from where jobs run, not from when.")
-        return told
+        sentences.append("More slack gains little here: the saving comes from where jobs run, not from when.")
+        return sentences
     enough = next(case for case in served if study.change_of_saving(case, first).value >= MOST_OF_IT * gain.value)
     if enough is not last:
         given = f"{enough.title} of that slack" if own else f"a slack of {enough.title}"
-        told.append(
+        sentences.append(
             f"{given[0].upper()}{given[1:]} is enough for {MOST_OF_IT:.0%} of that gain, at "
             f"{lasting(enough.delay_s.value)} of mean delay."
         )
-    return told
+    return sentences
 
 
 def _sensitivity_words(study: Study) -> list[str]:
     saved = study.saved(study.base)
-    told = [
+    sentences = [
         f"As it is, {study.policy} {saves(saved)} and avoids {share(study.saved(study.base, 'kg'))} of emissions per "
         f"GPU-hour against {spoken(study.today)}."
     ]
     if saved.value <= 0:
-        return told
-    told += _freedom_words(study)
+        return sentences
+    sentences += _freedom_words(study)
     known = [case for case in study.cases if not case.policy and not math.isnan(study.saved(case).value)]
     changed = {case.change.name: study.change_of_saving(case) for case in known}
     most = min(known, key=lambda case: changed[case.change.name].value, default=None)
     if most is None:
-        return told
+        return sentences
     if changed[most.change.name].value > -FLAT:
-        told.append("None of the changes costs more than half a point of that.")
-        return told
+        sentences.append("None of the changes costs more than half a point of that.")
+        return sentences
     strong = [case for case in known if changed[case.change.name].value <= -HALF * saved.value] or [most]
     left = "; ".join(f"with {_inside(case)} it {saves(study.saved(case))}" for case in strong)
-    told.append(f"The saving depends most on this: {left}.")
+    sentences.append(f"The saving depends most on this: {left}.")
     small = [case for case in known if abs(changed[case.change.name].value) < FLAT]
     if small:
-        told.append(f"It hardly depends on: {'; '.join(f'{_inside(case)}{_late(study, case)}' for case in small)}.")
-    return told
+        sentences.append(
+            f"It hardly depends on: {'; '.join(f'{_inside(case)}{_late(study, case)}' for case in small)}."
+        )
+    return sentences
 
 
 def _late(study: Study, case: Case) -> str:

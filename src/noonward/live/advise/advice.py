@@ -460,7 +460,7 @@ def _no_advice(job: QueuedJob, home: str, reason: str) -> Row:
 def _reason(setup: Setup, signals: Signals, fate: Fate, other: Fate) -> str:
     """Returns why a job should run where and when it should, against what would happen otherwise."""
     if math.isnan(other.start_s):
-        return f"under the reference it would not start within {LONGEST_QUEUE_H // 24} days"
+        return f"under the baseline it would not start within {LONGEST_QUEUE_H // 24} days"
     if (fate.site, fate.start_s) == (other.site, other.start_s):
         return "as it would run anyway"
     price, carbon = _means(setup, signals, fate)

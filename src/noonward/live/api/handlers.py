@@ -342,7 +342,7 @@ class Api:
             raise RefusedError(422, "invalid", "days is 0; it must be from 1 to 31")
         found = await self.settled(days)
         if found is None:
-            raise RefusedError(404, "unknown", "the scenario has no signals or no reference_policy to compare with")
+            raise RefusedError(404, "unknown", "the scenario has no signals or no baseline to compare with")
         return answer(found)
 
     async def settled(self, days: int) -> Savings | None:

@@ -36,7 +36,7 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
      (200, 400, 404, 408, 413, 415, 422, 503), ()),
     ("get", "/v1/tenants", "List the tenants: quotas, use, waiting jobs", None, list[TenantShown], (200, 503), ()),
     ("get", "/v1/plans", "What is expected of the coming hours", None, list[Plan], (200, 503), ()),
-    ("get", "/v1/savings", "What was saved against the reference policy", None, Savings, (200, 404, 422, 503),
+    ("get", "/v1/savings", "What was saved against the baseline", None, Savings, (200, 404, 422, 503),
      (("days", {"type": "integer", "minimum": 1, "maximum": 31}),)),
     ("get", "/v1/decisions", "List decisions, newest first", None, list[shown.DecisionShown], (200, 422, 503),
      (("job", _NUMBER), *_PAGE)),

@@ -96,7 +96,7 @@ class Pages:
     def rollback(self) -> str:
         """Name of the policy that a service is rolled back to: local FCFS, or the reference where that does not fit."""
         scenario = self.controller.setup.scenario
-        return "local-fcfs" if scenario.protocol == "each-slot" else scenario.reference_policy or "most-free(gpus=1)"
+        return "local-fcfs" if scenario.protocol == "each-slot" else scenario.baseline or "most-free(gpus=1)"
 
     # Pages.
 

@@ -45,9 +45,9 @@ class Site(Spec):
     pue_by_hour: PueFile | None = None
     """File of the hours, where it changes."""
     timezone: str | None = None
-    """IANA time zone of its users (for the daily shape of arrivals); the zone's own where it is left out."""
+    """IANA time zone of its users (for the daily shape of arrivals); by default the zone's own."""
     lat: Annotated[float, Field(ge=-90, le=90)] | None = None
-    """Latitude, degrees, for maps; a place in its electricity zone where it is left out."""
+    """Latitude, degrees, for maps; by default a place in its electricity zone."""
     lon: Annotated[float, Field(ge=-180, le=180)] | None = None
     """Longitude, degrees."""
     meter: Meter | None = None
@@ -125,7 +125,8 @@ class Fleet(Spec):
     free_gpus: Literal["idle", "sleep"] = "idle"
     """What free GPUs do: stay awake at idle power or sleep at once."""
     clock_weight_w: NonNegative = 0.0
-    """J that a second less of a run is worth when a GPU frequency is chosen, W; 0: least energy (CHSAC-AF, Eq. 2)."""
+    """What a second less of a run is worth when a GPU frequency is chosen, J per s; 0: minimum energy (CHSAC-AF,
+    Eq. 2)."""
     ranges: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Sites that jobs of a class may run at, by class; a class that is not named may run anywhere."""
     freedoms: dict[str, Freedom] = Field(default_factory=dict)

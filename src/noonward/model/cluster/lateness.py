@@ -15,8 +15,8 @@ class Lateness(Spec):
     rule: Literal["drop", "wait"] = "drop"
     """``drop``: it is dropped as overdue (MASAC, Eq. 7b); ``wait``: it waits and may start later, the delay counted."""
     usd_per_gpu_hour: NonNegative = 0.0
-    """Price of an hour that a job starts after arrival + slack, per GPU of its smallest gang, USD; 0: lateness is
-    counted alone. A job that never starts pays no price: it is counted as not done, and earns nothing."""
+    """Price of an hour that a job starts after arrival + slack, per GPU that it needs at least, USD; 0: lateness is
+    only counted. A job that never starts pays no price: it is counted as not done, and earns nothing."""
     overtime_h: NonNegative | None = None
     """Hours after the window until which jobs may start late; none: until the latest start of the last job, or for a
     day where no job has one."""

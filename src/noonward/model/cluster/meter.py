@@ -39,13 +39,13 @@ class SystemLoadFile(Spec):
     path: Path
     """CSV or Parquet file with the columns ``time`` and ``load_mw``; with ``zone``, also ``zone``."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Names of its columns where they differ: keys time, load, zone."""
+    """Names of its columns if they differ: keys time, load, zone."""
     zone: str | None = None
     """Area whose rows are read, where the file has several."""
     timezone: str | None = None
     """Time zone of times without an offset: an IANA name or an offset such as +10:00."""
     times: Literal["start", "end"] = "start"
-    """Whether a time is the start or the end of its interval."""
+    """Whether a row's time is the start or the end of its interval."""
 
 
 def _in_utc(time: datetime) -> datetime:

@@ -25,11 +25,11 @@ class PowerCurve(Spec):
     """
 
     cubic_w: NonNegative = 0.0
-    """W per GPU at f = 1 that grow with the cube of the GPU frequency."""
+    """Power per GPU at f = 1 that grows with the cube of the GPU frequency, W."""
     linear_w: NonNegative = 0.0
-    """W per GPU at f = 1 that grow with the GPU frequency."""
+    """Power per GPU at f = 1 that grows with the GPU frequency, W."""
     constant_w: NonNegative = 0.0
-    """W per GPU that the GPU frequency does not change."""
+    """Power per GPU that does not depend on the GPU frequency, W."""
 
     def power_w(self, gpus: F8 | float, clock: F8 | float) -> F8:
         """Returns P(n, f) in W, broadcasting gang size and clock.
@@ -48,9 +48,9 @@ class TimeCurve(Spec):
     """
 
     constant_s: NonNegative = 0.0
-    """s per unit that the GPU frequency does not change."""
+    """Time per unit of work that does not depend on the GPU frequency, s."""
     per_clock_s: NonNegative = 0.0
-    """s per unit at f = 1 that shrink as the GPU frequency rises."""
+    """Time per unit of work at f = 1 that shrinks as the GPU frequency rises, s."""
     per_gpu_s: NonNegative = 0.0
     """s per unit and GPU of a gang of two or more: the price of communication."""
 
@@ -94,9 +94,9 @@ class GpuType(Spec):
     """A GPU model with its share of the host."""
 
     idle_w: NonNegative
-    """W a free GPU draws while awake."""
+    """Power of a free GPU that is awake, W."""
     sleep_w: NonNegative | None = None
-    """W a free GPU draws asleep (wake-up is free); required where the fleet's free GPUs sleep."""
+    """Power of a free GPU that sleeps, W (wake-up is free); required if the fleet's free GPUs sleep."""
     clocks: tuple[Positive, ...] = Field(default=(1.0,), min_length=1)
     """GPU frequencies as shares of the maximum, ascending, at most 1."""
     classes: dict[str, ClassProfile] = Field(min_length=1)

@@ -97,21 +97,21 @@ class SignalFile(Spec):
     format: str | None = None
     """Format: ``tidy``, or a name that ``noonward import --formats`` lists; none: detected."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Names of its columns where no format fits: keys timestamp, zone, price, carbon."""
+    """Names of its columns if no format fits: keys timestamp, zone, price, carbon."""
     zones: dict[str, str] = Field(default_factory=dict)
     """Zone of an area or location of the file; where one is named, the file's others are left out."""
     zone: str | None = None
-    """Zone of a file that holds one area alone."""
+    """Zone of a file that contains only one area."""
     timezone: str | None = None
     """Time zone of times without a zone: an IANA name or an offset such as +01:00."""
     usd_per: dict[str, Positive] = Field(default_factory=dict)
     """US dollars for a unit of a currency, by its code."""
     currency: str | None = None
-    """Currency of its prices, where the file names none."""
+    """Currency of its prices, if the file names none."""
     price_unit: str | None = None
-    """Unit of its prices, such as EUR/kWh, where the header states none."""
+    """Unit of its prices, such as EUR/kWh, if the header states none."""
     carbon_unit: str | None = None
-    """Unit of its carbon intensities, such as kg/kWh, where the header states none."""
+    """Unit of its carbon intensities, such as kg/kWh, if the header states none."""
     fill_gaps_h: Annotated[int, Field(ge=0, le=24)] = 0
     """Gaps of at most this many hours are filled along a straight line."""
 
@@ -185,7 +185,7 @@ class FineTuningJobs(JobsToRun):
 
     source: Literal["fine-tuning"] = "fine-tuning"
     trace: Literal["calibrated"] | Path = "calibrated"
-    """``calibrated``: drawn from the packaged statistics of the PAI trace; else a trace file (docs/data.md)."""
+    """``calibrated``: drawn from the packaged statistics of the PAI trace; otherwise a trace file (docs/data.md)."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Column names of the trace file where they differ: keys submit_s, duration_s, gpus."""
     count: Count = 1500
@@ -406,10 +406,10 @@ class Scenario(Spec):
     window_h: Hours
     """Hours over which jobs arrive and free GPUs are charged; at most ten years."""
     start: date | None = None
-    """UTC day the window starts on; none: a day is drawn for every environment."""
+    """First day of the window (UTC); none: a day is drawn for every environment."""
     windows: Count | None = None
     """Number of windows that do not overlap, spread over the days of a dated job table and signal files; environment
-    0 is the first of them. None: the environments' days are drawn on their own."""
+    0 is the first of them. None: the day of each environment is drawn independently."""
     forecast_h: Annotated[int, Field(ge=1, le=8760)] | None = None
     """Hours that forecasts reach at least, whatever jobs come; none: 240, or 1.5 times the longest run with its slack
     among the jobs of a table's past, if that is more. A policy that asks for more hours gets them. Of later hours a
@@ -432,19 +432,19 @@ class Scenario(Spec):
     """What policies are compared by: ``utility``, or the least cost with all jobs served. For the latter, the revenue
     is what serving a GPU-hour is worth to schedulers: give one above every cost; no figure contains it."""
     events: Events = ()
-    """Grid events (docs/events.md): a list, a file of them (or its path), or a law that they are drawn by."""
+    """Grid events (docs/events.md): a list, a file of them (or its path), or a distribution to draw them from."""
     tenants: Tenants | None = None
     """Tenants, their quotas of GPUs and fair shares (docs/tenants.md); none: jobs are nobody's."""
     constraints: Constraints | None = None
-    """Limits that policies are held against, and targets that some of them use; none: nothing is held."""
+    """Limits that policies are checked against, and targets that some of them use; none: no limits."""
     latency_weight_w: dict[str, NonNegative] = Field(default_factory=dict)
     """Preferences between energy and latency (CHSAC-AF, Sec. IV): joules that a second of a job's time in system
     counts, per class; name every class, or none. Learners are rewarded by them (reward ``energy``), some rules use
     them."""
-    reference_policy: str | None = None
+    baseline: str | None = None
     """Policy that comparisons are made against."""
     policies: tuple[str, ...] = ()
-    """Policies that ``compare`` runs where none are named."""
+    """Policies that ``compare`` runs if none are named."""
 
     @field_validator("events", mode="before")
     @classmethod
@@ -557,7 +557,7 @@ class Scenario(Spec):
     @property
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
-        left_out: dict[str, Any] = dict.fromkeys(("kind", "description", "goal", "reference_policy", "policies"), True)
+        left_out: dict[str, Any] = dict.fromkeys(("kind", "description", "goal", "baseline", "policies"), True)
         left_out |= {name: True for name in ("start", "windows", "latency_weight_w") if not getattr(self, name)}
         if self.jobs.knowledge == Knowledge():
             left_out["jobs"] = {"knowledge": True}

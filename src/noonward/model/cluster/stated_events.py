@@ -1,4 +1,4 @@
-"""Grid events as a scenario states them: a list, a file of them, or a law that they are drawn by."""
+"""Grid events as a scenario states them: a list, a file of them, or a distribution to draw them from."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class PaperTasks(Spec):
     until_s: Positive = 1024.0
     """No task arrives later, s."""
     sizes: tuple[Count, ...] = Field(min_length=1)
-    """Gang sizes, drawn uniformly."""
+    """Numbers of servers per task, drawn uniformly."""
     models: ModelLaw = ModelLaw()
     """Models, drawn for each task by itself."""
     load_sigma: NonNegative = 0.0
@@ -184,10 +184,10 @@ class EdgeScenario(Spec):
     """Price and carbon intensity; none: energy is reported, money and carbon are not."""
     carbon_usd_per_t: NonNegative = 0.0
     """Price of a tonne of CO2, USD."""
-    reference_policy: str | None = None
+    baseline: str | None = None
     """Policy that comparisons are made against."""
     policies: tuple[str, ...] = ()
-    """Policies that ``compare`` runs where none are named."""
+    """Policies that ``compare`` runs if none are named."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -219,5 +219,5 @@ class EdgeScenario(Spec):
     @property
     def digest(self) -> str:
         """Digest of everything that a run depends on: all but the description and which policies are compared."""
-        said = self.model_dump_json(exclude={"description", "reference_policy", "policies"})
+        said = self.model_dump_json(exclude={"description", "baseline", "policies"})
         return hashlib.sha256(said.encode()).hexdigest()[:16]

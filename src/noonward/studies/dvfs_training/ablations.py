@@ -15,7 +15,7 @@ from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean
-from noonward.evaluate.table import UNDEFINED, TextTable, number
+from noonward.evaluate.table import UNDEFINED, TextTable, number_by_seed
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import environment_of
 from noonward.studies.dvfs_training.controls import frontier_energy
@@ -203,14 +203,14 @@ def ablations_table(found: Ablated) -> TextTable:
             (
                 name,
                 says,
-                number(mean(figures["j_per_unit_exact"]), 3),
-                number(mean(figures["mean_time_so_far_s"]), 0),
-                number(_scaled(figures["above_bound"]), 2),
-                number(_scaled(above), 2),
+                number_by_seed(mean(figures["j_per_unit_exact"]), 3),
+                number_by_seed(mean(figures["mean_time_so_far_s"]), 0),
+                number_by_seed(_scaled(figures["above_bound"]), 2),
+                number_by_seed(_scaled(above), 2),
                 ", ".join(UNDEFINED if np.isnan(each) else f"{100 * each:.2f}" for each in above),
-                number(_scaled(figures["over_limit"]), 1),
-                number(mean(figures["multiplier"]), 2) if "multiplier" in figures else UNDEFINED,
-                number(mean(figures["entropy"]), 2) if "entropy" in figures else UNDEFINED,
+                number_by_seed(_scaled(figures["over_limit"]), 1),
+                number_by_seed(mean(figures["multiplier"]), 2) if "multiplier" in figures else UNDEFINED,
+                number_by_seed(mean(figures["entropy"]), 2) if "entropy" in figures else UNDEFINED,
             )
         )
     return TextTable(

@@ -18,7 +18,7 @@ from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.statistics import Estimate, mean, ratio
-from noonward.evaluate.table import UNDEFINED, TextTable, number, percent
+from noonward.evaluate.table import UNDEFINED, TextTable, number_by_seed, percent
 from noonward.runtime.executor import Executor
 from noonward.schedule.policies import policies as registered
 from noonward.schedule.trained_files import PolicyFile, by_family
@@ -101,7 +101,7 @@ def study_controls(
         progress: Called once per run and bound.
         executor: Where runs are carried out; by default here, one after the other.
     """
-    scenario = week().model_copy(update={"reference_policy": REFERENCE})
+    scenario = week().model_copy(update={"baseline": REFERENCE})
     seed = split_seed("test", 0)
     comparison = compare(
         scenario, study_policies(), environments=weeks, seed=seed, out=out, progress=progress, executor=executor
@@ -328,7 +328,7 @@ def seeds_table(comparison: Comparison, least: LeastEnergies) -> TextTable | Non
                 (
                     family,
                     _SEED_ROWS[name],
-                    number(mean([each.value for each in scaled]), digits),
+                    number_by_seed(mean([each.value for each in scaled]), digits),
                     f"{max(halves):.{digits}f}" if halves else UNDEFINED,
                     ", ".join(f"{round(each.value, digits) + 0.0:,.{digits}f}" for each in scaled),  # no "-0.000"
                 )

@@ -96,7 +96,7 @@ def _best(found: EdgeInference) -> list[str]:
     """Returns what the best rules close of the gap."""
     out = []
     for policy in BEST:
-        shares = [found.estimate("gap_closed", policy, cell) for cell in found.cells]
+        shares = [found.estimate("improvement_share", policy, cell) for cell in found.cells]
         known = [share.value for share in shares if share is not None]
         saved = [1 - _response(found, policy, cell) / _response(found, "reuse-first", cell) for cell in found.cells]
         if known and policy in found.policies and "reuse-first" in found.policies:

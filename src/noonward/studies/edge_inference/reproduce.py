@@ -164,7 +164,7 @@ class EdgeInference:
         """Returns a mean over the episodes of a cell; ``bound`` and ``beam`` are policies of ``response_s``.
 
         Args:
-            quantity: ``response_s``, ``quality``, ``reload_rate``, ``gap_closed``, or a field of the ledger.
+            quantity: ``response_s``, ``quality``, ``reload_rate``, ``improvement_share``, or a field of the ledger.
             policy: Policy, ``bound`` or ``beam`` (the clairvoyant search).
             cell: Cell.
         """
@@ -174,19 +174,21 @@ class EdgeInference:
             if no_value(found.bounds, name):
                 return None
             values_E = found.bound_values(name)
-            if quantity == "gap_closed":
-                return None if no_value(found.bounds, "response_s") else found.objective.gap_closed(found, values_E)
+            if quantity == "improvement_share":
+                return (
+                    None if no_value(found.bounds, "response_s") else found.objective.improvement_share(found, values_E)
+                )
             return mean(values_E) if quantity == "response_s" else None
         if policy not in found.records:
             return None
-        if quantity == "gap_closed":
-            return None if no_value(found.bounds, "response_s") else found.gap_closed(policy)
+        if quantity == "improvement_share":
+            return None if no_value(found.bounds, "response_s") else found.improvement_share(policy)
         return found.mean(policy, quantity)
 
     def metrics(self) -> list[Metric]:
         """Returns the metrics for ``--json``; references are the paper's values."""
         out = []
-        units = {"response_s": "s", "quality": "quality", "reload_rate": "fraction", "gap_closed": "fraction"}
+        units = {"response_s": "s", "quality": "quality", "reload_rate": "fraction", "improvement_share": "fraction"}
         more = {"j_per_image": "joules_per_image", "usd_per_image": "usd_per_image", "g_per_image": "g_per_image"}
         for cell in self.cells:
             where = f"N{cell[0]}/{cell[1]:.2f}"
@@ -194,7 +196,7 @@ class EdgeInference:
                 for quantity, unit in units.items():
                     found = self.estimate(quantity, policy, cell)
                     if found is not None:
-                        known = None if quantity == "gap_closed" else paper_value(quantity, policy, cell)
+                        known = None if quantity == "improvement_share" else paper_value(quantity, policy, cell)
                         out.append(Metric.of(f"{quantity}/{policy}/{where}", found, unit, known))
                 for name, field in more.items():
                     found = None if policy in ("beam", "bound") else self.estimate(field, policy, cell)

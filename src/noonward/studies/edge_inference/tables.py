@@ -48,7 +48,7 @@ def _quantity(
     ours: Callable[[Estimate], str],
     papers: Callable[[float], str],
 ) -> TextTable:
-    """Returns our values of a quantity with their spread, and the paper's in brackets."""
+    """Returns our values of a quantity with their intervals, and the paper's in brackets."""
     rows = []
     for policy in (*(ENDS if quantity == "response_s" else ()), *found.policies):
         cells_text = []
@@ -63,7 +63,7 @@ def _quantity(
         title=f"{title}, {cells[0][0]} servers",
         header=_header(cells),
         rows=tuple(rows),
-        caption=f"Mean ± standard deviation over {found.episodes} episodes; the paper's value in brackets.",
+        caption=f"Mean ± half of the 95% interval over {found.episodes} episodes; the paper's value in brackets.",
     )
 
 
@@ -71,7 +71,7 @@ def gap_table(found: EdgeInference, cells: list[Cell]) -> TextTable:
     """Returns the share of the gap from reuse-first to the bound that every policy closes."""
     rows = []
     for policy in ("beam", *found.policies):
-        estimates = [found.estimate("gap_closed", policy, cell) for cell in cells]
+        estimates = [found.estimate("improvement_share", policy, cell) for cell in cells]
         rows.append((ENDS.get(policy, policy), *(UNDEFINED if e is None else percent(e) for e in estimates)))
     return TextTable(
         title=f"Share of possible improvement over reuse-first, %, {cells[0][0]} servers",

@@ -87,7 +87,7 @@ class Ablated:
 
     def metrics(self) -> list[Metric]:
         """Returns the metrics for ``--json``."""
-        return [Metric.of(f"ablation_gap_closed/{name}", each, "fraction") for name, each in self.share.items()]
+        return [Metric.of(f"ablation_improvement_share/{name}", each, "fraction") for name, each in self.share.items()]
 
 
 def study_ablations(

@@ -222,7 +222,7 @@ class GainMap:
         base_E = self.utility_usd_E(cell, REFERENCE)
         return ratio(self.utility_usd_E(cell, policy) - base_E, base_E)
 
-    def gap_closed(self, cell: Cell, policy: str) -> Estimate:
+    def improvement_share(self, cell: Cell, policy: str) -> Estimate:
         """Returns the share of the gap between local FCFS and the bound that a policy closes."""
         base_E = self.utility_usd_E(cell, REFERENCE)
         return ratio(self.utility_usd_E(cell, policy) - base_E, self.utility_usd_E(cell, "bound") - base_E)
@@ -266,7 +266,7 @@ class GainMap:
                 out += [
                     Metric.of(f"{name}/gain/{policy}", self.gain(cell, policy), "fraction", paper[0]),
                     Metric.of(f"{name}/more_gpu_hours/{policy}", self.more_hours(cell, policy), "fraction", paper[1]),
-                    Metric.of(f"{name}/gap_closed/{policy}", self.gap_closed(cell, policy), "fraction"),
+                    Metric.of(f"{name}/improvement_share/{policy}", self.improvement_share(cell, policy), "fraction"),
                     Metric.of(f"{name}/holds_pair/{policy}", float(self.holds_pair(cell, policy)), "0 or 1"),
                 ]
             out.append(Metric.of(f"{name}/gain/bound", self.gain(cell, "bound"), "fraction"))

@@ -50,7 +50,7 @@ class KnowledgeStudy:
     policies: tuple[str, ...]
     by_way: dict[str, ComparisonResult]
 
-    def gap_closed(self, policy: str, way: str) -> Estimate:
+    def improvement_share(self, policy: str, way: str) -> Estimate:
         """Returns the share of the gap between local FCFS and the bound that a policy closes when told a way.
 
         The bound knows all; local FCFS reads no run time, and earns the same under every way.
@@ -67,11 +67,15 @@ class KnowledgeStudy:
         return ratio(known_E - told_E, bound_E - base_E)
 
     def metrics(self) -> list[Metric]:
-        """Returns the metrics for ``--json``: ``knowledge/gap_closed/POLICY@WAY`` and ``knowledge/lost/POLICY@WAY``."""
+        """Returns the metrics ``knowledge/improvement_share/POLICY@WAY`` and ``knowledge/lost/POLICY@WAY``."""
         out = []
         for policy in self.policies:
             for way in self.by_way:
-                out.append(Metric.of(f"knowledge/gap_closed/{policy}@{way}", self.gap_closed(policy, way), "fraction"))
+                out.append(
+                    Metric.of(
+                        f"knowledge/improvement_share/{policy}@{way}", self.improvement_share(policy, way), "fraction"
+                    )
+                )
                 if way != "known":
                     out.append(Metric.of(f"knowledge/lost/{policy}@{way}", self.lost(policy, way), "fraction"))
         return out
@@ -131,7 +135,7 @@ def knowledge_table(study: KnowledgeStudy, environments: int) -> TextTable:
     """Returns the shares of the gap, one row a policy and one column a way."""
     rows = []
     for policy in study.policies:
-        shares = [study.gap_closed(policy, way) for way in study.by_way]
+        shares = [study.improvement_share(policy, way) for way in study.by_way]
         rows.append((policy, *(_share(each) for each in shares)))
     return TextTable(
         title="share of possible improvement over local FCFS, by what is told of run times",

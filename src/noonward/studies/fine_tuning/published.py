@@ -48,9 +48,9 @@ class PublishedStudy:
 
     by_part: Mapping[Split, ComparisonResult]
 
-    def gap_closed(self, part: Split, policy: str) -> Estimate:
+    def improvement_share(self, part: Split, policy: str) -> Estimate:
         """Returns the share of the gap between local FCFS and the bound that a policy closes."""
-        return self.by_part[part].gap_closed(policy)
+        return self.by_part[part].improvement_share(policy)
 
     def gained(self, part: Split, pair: str) -> Estimate:
         """Returns how much more of that gap a pair's first policy closes than its second: paired, in percent points."""
@@ -89,7 +89,11 @@ class PublishedStudy:
             out.append(Metric.of(f"published/distance_closed{end}", self.distance_closed(part), "fraction"))
             for policy in POLICIES[1:]:
                 out.append(
-                    Metric.of(f"published/gap_closed/{_label(policy)}{end}", self.gap_closed(part, policy), "fraction")
+                    Metric.of(
+                        f"published/improvement_share/{_label(policy)}{end}",
+                        self.improvement_share(part, policy),
+                        "fraction",
+                    )
                 )
         return out
 
@@ -162,7 +166,7 @@ def published_table(study: PublishedStudy, environments: int, real: bool) -> Tex
     """Returns the shares of the gap and what published prices add, one row a policy."""
     rows: list[tuple[str, ...]] = []
     for policy in POLICIES[1:]:
-        shares = [_shown(study.gap_closed(part, policy), 100, "%") for part in study.by_part]
+        shares = [_shown(study.improvement_share(part, policy), 100, "%") for part in study.by_part]
         rows.append((_label(policy), *shares))
     for pair, (first, second) in PAIRS.items():
         gained = [

@@ -23,7 +23,7 @@ GOOD_SITES: Final = "sites with low prices and clean power"
 """Sites whose use is better, in words."""
 _TEST_CLAIMS = (
     ("utility of MASAC over local FCFS (%)", "gain_over_local-fcfs/masac", "+28.6"),
-    ("its share of possible improvement (%)", "gap_closed/masac", "not given"),
+    ("its share of possible improvement (%)", "improvement_share/masac", "not given"),
     ("share of that gain that is revenue from GPU-hours (%)", "revenue_share_of_gain/masac", "mainly"),
     ("GPU-hours of MASAC over the least of S0 to S3 (%)", "masac_gpu_hours_over/least", "up to +15.6"),
     ("utility of MASAC over MADQN (%)", "masac_gain_over_madqn", "above"),
@@ -134,9 +134,9 @@ def findings(found: FineTuning) -> list[str]:
     for half in found.halves:
         out += _masac_findings(half, values)
         best = next((name for name in half.policies.ranked() if not foresees(name)), half.policies.reference)
-        gain, share = half.policies.gain(best), half.policies.gap_closed(best)
+        gain, share = half.policies.gain(best), half.policies.improvement_share(best)
         rule = _best_rule(half)
-        more = values.get(f"gap_closed_more/{rule}@{half.name}")
+        more = values.get(f"improvement_share_more/{rule}@{half.name}")
         if more is not None and rule != half.policies.reference:
             out.append(
                 f"{BEST_LEARNED} less {rule}, the best rule here that does not know the future, in shares of the gap "

@@ -262,7 +262,7 @@ def environment_metrics(half: Half, learned: dict[str, Learned]) -> list[Metric]
         out += _masac_metrics(found)
     if BEST_LEARNED in found.records:
         out += [
-            Metric.of(f"gap_closed_more/{policy}", closed_more(found, policy), "fraction")
+            Metric.of(f"improvement_share_more/{policy}", closed_more(found, policy), "fraction")
             for policy in found.records
             if policy != BEST_LEARNED
         ]

@@ -129,8 +129,8 @@ def gpus_of_slices(slices: Mapping[str, int]) -> int:
     """
     parts = Fraction(0)
     for name, count in slices.items():
-        found = _SLICE.search(name)
-        size = int(found[1]) if found else 7
+        match = _SLICE.search(name)
+        size = int(match[1]) if match else 7
         parts += Fraction(size * count, 4 if "a30" in name.lower() else 7)
     return math.ceil(parts)
 

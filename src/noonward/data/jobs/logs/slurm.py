@@ -145,7 +145,7 @@ def _jobs_alone(table: TextTable, ids: str, account: Account) -> TextTable:
     step = table.frame[ids].str.contains(".", literal=True)
     account.add("dropped", int(step.sum()), "steps, which are part of their jobs")
     if step.all():
-        raise DataError(f"{table.file.name} holds steps alone; export the jobs: sacct -X --parsable2 ...")
+        raise DataError(f"{table.file.name} contains only steps; export the jobs: sacct -X --parsable2 ...")
     return table.filter(~step)
 
 
@@ -236,10 +236,10 @@ def _of_gres(text: str, nodes: int) -> str:
         >>> _of_gres("gpu:a100:4", 2), _of_gres("gpu:2(IDX:0-1)", 1)
         ('gres/gpu:a100=8', 'gres/gpu=2')
     """
-    found = re.search(r"gpu(?::([A-Za-z][^:,()]*))?:(\d+)", text)
-    if found is None:
+    match = re.search(r"gpu(?::([A-Za-z][^:,()]*))?:(\d+)", text)
+    if match is None:
         return ""
-    return f"gres/gpu{':' + found[1] if found[1] else ''}={int(found[2]) * nodes}"
+    return f"gres/gpu{':' + match[1] if match[1] else ''}={int(match[2]) * nodes}"
 
 
 FORMAT = LogFormat(

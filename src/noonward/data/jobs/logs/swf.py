@@ -90,19 +90,19 @@ def _start_s(file: TextFile) -> int:
     Raises:
         DataError: The head does not say.
     """
-    found = re.search(r"^;\s*UnixStartTime\s*:\s*(\d+)\s*$", file.text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^;\s*UnixStartTime\s*:\s*(\d+)\s*$", file.text, re.MULTILINE)
+    if match is None:
         raise DataError(
             f"{file.name} does not say when it starts; add a line such as '; UnixStartTime: 1640995200' (seconds since "
             "1970-01-01 UTC) to its head"
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def _names(file: TextFile, what: str) -> dict[str, str]:
     """Returns the names that the head gives to numbers, as in ``; Queue: 0 interactive``."""
-    found = re.findall(rf"^;\s*{what}\s*:\s+(\d+)\s+(\S.*?)\s*$", file.text, re.MULTILINE)
-    return dict(found)
+    matches = re.findall(rf"^;\s*{what}\s*:\s+(\d+)\s+(\S.*?)\s*$", file.text, re.MULTILINE)
+    return dict(matches)
 
 
 def _numbered(numbers: pl.Series) -> pl.Series:

@@ -22,8 +22,8 @@ def _recognises(file: TextFile) -> bool:
 
 
 def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
-    found = [name for name in file.header() if _LIFE_CYCLE.match(plain_name(name))]
-    if not found:
+    names = [name for name in file.header() if _LIFE_CYCLE.match(plain_name(name))]
+    if not names:
         raise DataError(
             f"{file.name}: no column 'carbon intensity gco2eq/kwh (life cycle)' or '... (lca)' (in any case); columns: "
             f"{', '.join(file.header())}; give the publisher's hourly export with life-cycle intensities"
@@ -48,7 +48,7 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
         account,
         time_column=time,
         area=table.frame[table.column("Zone id")],
-        carbon=table.numbers(found[0], "gCO2eq/kWh", decimal=options.decimal),
+        carbon=table.numbers(names[0], "gCO2eq/kWh", decimal=options.decimal),
         estimated=estimated,
         minutes=60,
     )

@@ -138,10 +138,10 @@ def _instant(period: ElementTree.Element, name: str, file: TextFile) -> datetime
 
 def _minutes(resolution: str | None, file: TextFile) -> int:
     """Returns the length of a period's intervals."""
-    found = re.fullmatch(r"PT(\d+)M", resolution or "")
-    if found is None or int(found[1]) not in (5, 10, 15, 20, 30, 60):
+    match = re.fullmatch(r"PT(\d+)M", resolution or "")
+    if match is None or int(match[1]) not in (5, 10, 15, 20, 30, 60):
         raise DataError(f"{file.name}: resolution {resolution!r}; expected PT60M, PT30M or PT15M")
-    return int(found[1])
+    return int(match[1])
 
 
 FORMAT = SignalFormat(

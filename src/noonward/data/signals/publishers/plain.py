@@ -37,15 +37,15 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
     table = file.table()
     account.columns_used |= set(options.columns)
     account.rows_in = table.frame.height
-    told = {key: table.column(name) for key, name in options.columns.items()}
-    time = told.get("timestamp") or table.find(*_TIME_NAMES)
+    columns = {key: table.column(name) for key, name in options.columns.items()}
+    time = columns.get("timestamp") or table.find(*_TIME_NAMES)
     if time is None:
         raise _unknown(file, table, "the times", "timestamp")
-    zone = told.get("zone") or table.find(*_ZONE_NAMES)
+    zone = columns.get("zone") or table.find(*_ZONE_NAMES)
     if zone is None and options.zone is None:
         raise DataError(f"{file.name} has no column of zones; say which zone it is, e.g. --zone DE")
-    price = told.get("price") or _only(table, r"price|preis|prix|lmp|spot|rrp|[€$£]/|_usd_|_eur_", "carbon")
-    carbon = told.get("carbon") or _only(table, r"carbon|co2|co₂|intensity|emission", "price")
+    price = columns.get("price") or _only(table, r"price|preis|prix|lmp|spot|rrp|[€$£]/|_usd_|_eur_", "carbon")
+    carbon = columns.get("carbon") or _only(table, r"carbon|co2|co₂|intensity|emission", "price")
     if price is None and carbon is None:
         raise _unknown(file, table, "prices or carbon intensities", "price")
     area = table.frame[zone].fill_null("") if zone is not None else str(options.zone)

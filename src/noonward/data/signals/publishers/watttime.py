@@ -59,13 +59,13 @@ def _read(file: TextFile, options: ImportOptions, account: Account) -> Readings:
 
 def _csv(file: TextFile) -> tuple[TextTable, str, str]:
     """Returns the table of a saved CSV, its region and its signal."""
-    found = _NAME.match(file.name)
-    if found is None:
+    match = _NAME.match(file.name)
+    if match is None:
         raise DataError(
             f"{file.name}: a WattTime CSV says neither region nor signal inside; give the file its name back, such as "
             "CAISO_NORTH_co2_moer_2022-01-01_2022-01-07.csv"
         )
-    return file.table(), found["region"], found["signal"].lower()
+    return file.table(), match["region"], match["signal"].lower()
 
 
 def _json(file: TextFile) -> tuple[TextTable, str, str]:

@@ -15,7 +15,16 @@ from noonward.forecasts.forecast import Forecast, ForecastKind, NetName, Noise
 from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.adaptive import AdaptiveRouter
 from noonward.schedule.cluster.bandit import Ucb1
-from noonward.schedule.cluster.bid_price import BidPrice, Expected, JobsPerHour, Memory, Rounds, Samples
+from noonward.schedule.cluster.bid_price import (
+    EXACT_SITES,
+    BidPrice,
+    ExactSites,
+    Expected,
+    JobsPerHour,
+    Memory,
+    Rounds,
+    Samples,
+)
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
 from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, Order
@@ -206,6 +215,7 @@ def bid_price(
     price: Literal["none", "0", "1", "2"] = "none",
     expected: Expected = 0,
     jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
+    exact_sites: ExactSites = EXACT_SITES,
     suspends: Literal["no", "yes"] = "no",
     peaks: Literal["no", "yes"] = "yes",
 ) -> Scheduler:
@@ -218,6 +228,7 @@ def bid_price(
         memory=memory,
         expected=expected,
         jobs_per_hour=jobs_per_hour,
+        exact_sites=exact_sites,
         suspends=suspends == "yes",
         peaks=peaks == "yes",
     )

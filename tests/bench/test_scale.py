@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from noonward.bench import scale
 from noonward.bench.scale import LEAST_H, PARTS, Scale, bench_scale, many_sites
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
@@ -22,7 +23,9 @@ def test_the_same_numbers_give_the_same_jobs():
     assert 800 < len(first) < 1200
 
 
-def test_every_part_of_a_run_is_timed_per_job():
+def test_every_part_of_a_run_is_timed_per_job(monkeypatch):
+    for name, value in (("ALIKE_JOBS", 600), ("ALIKE_SITES", 6), ("DRAWS", 1)):
+        monkeypatch.setattr(scale, name, value)
     done = []
     metrics = {metric.name: metric for metric in bench_scale(done.append, jobs=1000, sites=2)}
     assert len(done) == len(PARTS)
@@ -32,6 +35,7 @@ def test_every_part_of_a_run_is_timed_per_job():
     assert metrics["scale/us_per_job_at_1e3_jobs_2_sites"].value > 0
     assert metrics["scale/bound/us_per_job"].value > 0
     assert 0 < metrics["scale/bound_gap"].value <= metrics["scale/planner_gap"].value < 0.5
+    assert -20 < metrics["scale/kinds_points"].value == metrics["scale/kinds_points_least"].value < 20
     assert 0.05 < metrics["scale/peak_gib"].value < 64
 
 

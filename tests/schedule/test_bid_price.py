@@ -160,7 +160,7 @@ def offered(scheduler, view, job, s, price_SH):
     prices = scheduler._prices._replace(paid_SR=np.zeros_like(scheduler._prices.paid_SR))
     sum_up(ahead_SH, prices.paid_SR)
     option_S = np.zeros(sites, OPTION)
-    describe(view, job, s, view.now_s, hour * HOUR_S, np.inf, 0.0, False, option_S)
+    describe(view, scheduler._kinds, job, s, view.now_s, hour * HOUR_S, np.inf, 0.0, False, option_S)
     return prices, option_S
 
 
@@ -240,7 +240,9 @@ def test_the_best_start_with_room_is_the_best_of_all_minutes_with_room(seed):
         for s, slot in engine.view.asked():
             job = int(engine.view.serial_N[s])
             prices, option_S = offered(scheduler, engine.view, slot, s, price_SH)
-            value, site, start = _best_room(engine.view, prices, option_S, books_ST, slot_0, np.inf, 0.0, slot, s)
+            value, site, start = _best_room(
+                engine.view, scheduler._kinds, prices, option_S, books_ST, slot_0, np.inf, 0.0, slot, s
+            )
             best = best_by_trying(world, jobs[job], s, engine.view.now_s, price_SH, all_ST)
             assert value == pytest.approx(best, rel=1e-9, abs=1e-12)
             if site < 0:

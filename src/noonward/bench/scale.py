@@ -6,6 +6,7 @@ The world is generated: sites share the packaged electricity zones, two GPU type
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 import time
@@ -31,6 +32,8 @@ from noonward.seeding import stream
 JOBS: Final = 100_000
 """Jobs, where none are asked for."""
 SITES: Final = 40
+ZONES: Final = 15
+"""Packaged electricity zones."""
 JOBS_PER_SITE_HOUR: Final = 35
 """Jobs that come to a site per hour, on average."""
 LEAST_H: Final = 24
@@ -40,6 +43,14 @@ SEED: Final = 0
 RULE: Final = "cheapest-feasible"
 """Rule that is taken through the whole path."""
 PLANNER: Final = "bid-price-regression"
+REFERENCE: Final = "local-fcfs"
+"""Where the possible improvement begins."""
+ALIKE_SITES: Final = 12
+"""Sites of the fleet at which what kinds cost is measured: three of each kind."""
+ALIKE_JOBS: Final = 4000
+"""Its jobs, about."""
+DRAWS: Final = 4
+"""Draws of it."""
 WARM_JOBS: Final = 200
 """Jobs of the run that compiles."""
 GIB: Final = 2.0**30
@@ -107,17 +118,18 @@ def bench_scale(
     return metrics
 
 
-def many_sites(jobs: int, sites: int) -> Scenario:
+def many_sites(jobs: int, sites: int, zones: int = ZONES) -> Scenario:
     """Returns a scenario of many jobs at many sites; the same numbers give the same one.
 
-    Jobs, network and economics are those of ``fine-tuning``. Site ``i`` is in zone ``i mod 15``; the GPU type
-    changes every 15 sites, and the PUE every 30. A site has 300 to 650 GPUs.
+    Jobs, network and economics are those of ``fine-tuning``. Site ``i`` is in zone ``i mod zones``; the GPU type
+    changes every so many sites, and the PUE every twice as many. A site has 300 to 650 GPUs.
 
     Args:
         jobs: Jobs, about.
         sites: Sites.
+        zones: Electricity zones that they share, 1 to 15: there are at most four kinds of sites in each.
     """
-    zones = tuple(load_calibration("w2022").zones)
+    shared = tuple(load_calibration("w2022").zones)[:zones]
     gpus_S = 50 * stream(SEED, "world", "bench-scale").integers(6, 14, sites)
     watts = {"T4-class": (8, 80), "L4-class": (10, 72)}
     types = {
@@ -127,10 +139,10 @@ def many_sites(jobs: int, sites: int) -> Scenario:
     placed: list[dict[str, Any]] = [
         {
             "name": f"site-{s:03d}",
-            "zone": zones[s % len(zones)],
-            "gpu_type": tuple(watts)[s // len(zones) % 2],
+            "zone": shared[s % zones],
+            "gpu_type": tuple(watts)[s // zones % 2],
             "gpus": int(gpus_S[s]),
-            "pue": (1.1, 1.3)[s // (2 * len(zones)) % 2],
+            "pue": (1.1, 1.3)[s // (2 * zones) % 2],
         }
         for s in range(sites)
     ]
@@ -189,7 +201,7 @@ def _planner_and_bound(scale: Scale) -> list[Metric]:
     settled_s = time.process_time()
     bound = many_jobs_bound(scale.environment)
     bound_s = time.process_time() - settled_s
-    best_usd = max(earned_usd, bound.lower_usd)
+    best_usd = earned_usd if math.isnan(bound.lower_usd) else max(earned_usd, bound.lower_usd)
     jobs = len(scale.environment.jobs)
     return [
         Metric.of(f"scale/us_per_job_at_{scale.size}", 1e6 * (run_s - began_s) / jobs, "CPU us/job"),
@@ -199,7 +211,29 @@ def _planner_and_bound(scale: Scale) -> list[Metric]:
     ]
 
 
-PARTS: Final[tuple[Callable[[Scale], list[Metric]], ...]] = (_whole_path, _planner_and_bound)
+def _kinds_of_sites(scale: Scale) -> list[Metric]:
+    """What pricing sites by kind changes, paired, in points of what is possible.
+
+    The fleet is small enough to price every site, and does not depend on the size that is measured.
+    """
+    scenario = many_sites(ALIKE_JOBS, ALIKE_SITES, zones=1)
+    points_D = []
+    for draw in range(DRAWS):
+        environment = build_environment(scenario, seed=draw)
+
+        def earned_usd(policy: str, environment: Environment = environment) -> float:
+            return settle(run(environment, make_scheduler(policy))).utility_usd
+
+        exact, kinds = (earned_usd(f"bid-price(forecast=regression, exact_sites={n})") for n in (ALIKE_SITES, 1))
+        possible = many_jobs_bound(environment, schedule=False).upper_usd - earned_usd(REFERENCE)
+        points_D.append(100 * (kinds - exact) / possible)
+    return [
+        Metric.of("scale/kinds_points", sum(points_D) / DRAWS, "points"),
+        Metric.of("scale/kinds_points_least", min(points_D), "points"),
+    ]
+
+
+PARTS: Final[tuple[Callable[[Scale], list[Metric]], ...]] = (_whole_path, _planner_and_bound, _kinds_of_sites)
 """What is measured, in this order. A further part is one function."""
 
 

@@ -22,6 +22,7 @@ from noonward.bound.cluster_utility.columns import (
     require_bounded,
 )
 from noonward.bound.cluster_utility.dual import Dual
+from noonward.bound.cluster_utility.merged_sites import merged_sites
 from noonward.bound.cluster_utility.prices import STEP_USD, descend_evenly, never
 from noonward.bound.cluster_utility.primal import PRICE_SCALES, free_gpus, guide, least_gpu_hours, slot_options
 from noonward.errors import ScenarioError
@@ -37,6 +38,8 @@ MOST_STANDING: Final = 4_000_000
 """Most of them, times sites: they take some 600 bytes for each site."""
 AT_ONCE: Final = 400_000
 """Jobs whose starts are listed at once, times sites; memory grows with it, and the result hardly depends on it."""
+EXACT_SITES: Final = 64
+"""Sites up to which each has prices of its own, unless said otherwise; beyond, those of one kind are merged."""
 ROUNDS: Final = 120
 STEP_SHARE: Final = 0.14
 """Step of the search for prices, as a share of the revenue per GPU-hour."""
@@ -50,7 +53,7 @@ class ManyJobsBound:
         upper_usd: As ``UtilityBound.upper_usd``.
         idle_usd: As there.
         lower_usd: Utility of a schedule that was found, USD; NaN where none was looked for.
-        price_usd_per_gpu_hour_SH: Capacity prices that give the bound.
+        price_usd_per_gpu_hour_SH: Capacity prices that give the bound; where sites were merged, by kind of sites.
         jobs: Jobs on which they were found.
         cut: Whether time ran out before the search for prices was over.
     """
@@ -69,6 +72,7 @@ def many_jobs_bound(
     jobs: int | None = None,
     rounds: int = ROUNDS,
     schedule: bool = True,
+    exact_sites: int = EXACT_SITES,
     seed: int = 0,
     late: Callable[[], bool] = never,
 ) -> ManyJobsBound:
@@ -80,11 +84,15 @@ def many_jobs_bound(
     a time. The result is a bound without any error of sampling, and is looser than ``utility_bound`` by what the prices
     lack. Where as many jobs stand for all as there are, each stands for itself.
 
+    Of a fleet of more than ``exact_sites``, sites of one kind are merged (``merged_sites``): that is a bound too, and
+    no schedule is listed beside it.
+
     Args:
         environment: As ``Relaxation`` takes it.
         jobs: Jobs that stand for all, at least 1; None: ``PER_SITE_HOUR``, within ``MOST_STANDING``.
         rounds: Subgradient steps, at least 2.
         schedule: Whether to list a schedule beside it, for ``each-slot`` without hard capacity curves.
+        exact_sites: Sites up to which each has prices of its own, at least 1.
         seed: Seed of the draw.
         late: Whether the search for prices must end; asked after every step.
 
@@ -94,6 +102,11 @@ def many_jobs_bound(
     if (jobs is not None and jobs < 1) or rounds < 2:
         raise ScenarioError(f"jobs {jobs} and rounds {rounds} were asked of a bound; they must be at least 1 and 2")
     require_bounded(environment)
+    if exact_sites < 1:
+        raise ScenarioError(f"exact_sites {exact_sites} were asked of a bound; it must be at least 1")
+    if len(environment.sites) > exact_sites:
+        merged = merged_sites(environment)
+        schedule, environment = schedule and merged is environment, merged
     sites = len(environment.sites)
     usual = min(PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S), max(1, MOST_STANDING // sites))
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))

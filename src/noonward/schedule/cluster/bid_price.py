@@ -22,7 +22,7 @@ from noonward.model.cluster.expected import ExpectedSampler
 from noonward.model.cluster.freedom import Lever
 from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
-from noonward.schedule.cluster.bookings import answer, as_plans, blank_plans, follow_jobs, rebook, release
+from noonward.schedule.cluster.bookings import NOTED, answer, as_plans, blank_plans, follow_jobs, rebook, release
 from noonward.schedule.cluster.capacity_prices import (
     COMING,
     DAY_H,
@@ -36,12 +36,17 @@ from noonward.schedule.cluster.capacity_prices import (
     sum_up,
     sum_up_energy,
 )
+from noonward.schedule.cluster.kinds import Kinds
 from noonward.schedule.cluster.learned_price import LearnedPrice
 from noonward.schedule.cluster.lives import drop_lives, no_lives, plan_started
-from noonward.schedule.cluster.planned_answers import NOTED, QUESTION_PARTS, by_plan, note_planned
+from noonward.schedule.cluster.planned_answers import QUESTION_PARTS, by_plan, note_planned
 from noonward.schedule.cluster.planned_power import PlannedPower
 from noonward.units import HOUR_S
 
+EXACT_SITES: Final = 64
+"""Sites up to which each has prices of its own, unless said otherwise."""
+KINDS_EXPECTED: Final = 20_000
+"""Weighted jobs a week that stand for those to come at more sites, where none are asked for."""
 STRETCH_H: Final = 168
 """Hours of jobs to come that are sampled; later weeks of a run repeat them."""
 KEPT: Final = (
@@ -67,6 +72,7 @@ RESERVE: Final = 0.3
 Reserve = Annotated[
     float, Field(ge=0, lt=1, description="of slack, where run times are estimates and jobs may be late")
 ]
+ExactSites = Annotated[int, Field(ge=1, description="sites up to which each has prices of its own")]
 JobsPerHour = Annotated[float, Field(gt=0, allow_inf_nan=False, description="jobs to come in an improvement")]
 
 
@@ -104,6 +110,11 @@ class BidPrice(PartlyCompiledScheduler):
 
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
+    In a fleet of more than ``exact_sites``, sites that differ in nothing but their GPUs (``site_kinds``) share prices:
+    their capacity is priced as one, and a job is booked at the first of them that has room for its best start. Where a
+    job waits and its home are looked at on their own. There, weighted jobs stand for those to come, as with
+    ``expected``.
+
     With ``suspends``, jobs of a class that is ``interruptible`` are planned again at the turn of every hour once they
     have started (``lives``): each takes the cheapest course of runs and suspensions at these prices, their overheads
     included, in the hours that the bookings of others leave free. With ``moves``, those whose class ``moves`` also
@@ -117,6 +128,7 @@ class BidPrice(PartlyCompiledScheduler):
             draws, where the workload says what is expected (``ExpectedSampler``); 0: the draws, always.
         jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one improvement,
             above 0.
+        exact_sites: Sites up to which each has prices of its own, at least 1.
         suspends: Whether it suspends jobs of interruptible classes; else they run unbroken, like all others.
         moves: Whether suspended jobs whose class moves may leave for other sites; only with ``suspends``.
         reserve: Share of the slack that is not planned with, of jobs whose run time is an estimate and that may be
@@ -148,6 +160,7 @@ class BidPrice(PartlyCompiledScheduler):
         learned_price: LearnedPrice | None = None,
         expected: Expected = 0,
         jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
+        exact_sites: ExactSites = EXACT_SITES,
         suspends: bool = False,
         moves: bool = False,
         peaks: bool = True,
@@ -165,6 +178,7 @@ class BidPrice(PartlyCompiledScheduler):
         self.step, self.memory = step, memory
         self.learned_price = learned_price
         self.expected, self.jobs_per_hour = expected, jobs_per_hour
+        self.exact_sites = exact_sites
         self.peaks, self.reserve = peaks, reserve
 
     def reset(self, brief: Brief, rng: np.random.Generator) -> None:
@@ -190,20 +204,23 @@ class BidPrice(PartlyCompiledScheduler):
         self._booked_ST = np.zeros((sites, 0), np.int64)
         self._plan_J, self._life_J = blank_plans(0), no_lives(0)
         self._bends = bool(self.needs.levers) and any(each.interruptible for each in brief.fleet.freedoms.values())
-        self._option_S = np.zeros(sites, OPTION)
+        largest = max(self._largest_gang, int(self._sampled["gpus_max"].max(initial=0)))
+        self._kinds = Kinds.of(brief, largest, self.exact_sites)
+        self._option_X = np.zeros(self._kinds.options, OPTION)
         forecast = self.needs.forecast
         assert forecast is not None, "bid prices read a forecast"
         self._power = PlannedPower.of(brief, foresight=forecast.foresight) if self.peaks else None
         self._prices: Prices | None = None
         self._reserve = self.reserve if brief.late_until_s > -np.inf else 0.0
-        self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s, self._reserve)], NOTED)
+        self._noted_1 = np.array([(-1, self._per_hour, self._last_start_s, self._reserve, -1.0)], NOTED)
         self._place = Place(QUESTION_PARTS, note_planned)
 
     def _jobs_to_come(self, brief: Brief, rng: np.random.Generator) -> tuple[Records, F8]:
         """Returns the jobs that stand for those to come, by arrival, and how many of them stand for one of a draw."""
         assert brief.sample_jobs is not None
-        if self.expected and isinstance(brief.sample_jobs, ExpectedSampler):
-            found = brief.sample_jobs.expected(round(self.expected * self._window_h / self._stretch_h), rng)
+        expected = self.expected or (KINDS_EXPECTED if len(brief.sites) > self.exact_sites else 0)
+        if expected and isinstance(brief.sample_jobs, ExpectedSampler):
+            found = brief.sample_jobs.expected(round(expected * self._window_h / self._stretch_h), rng)
             jobs, per_draw_C = in_time(found.jobs, brief).records(), 1 / found.weight_J
         else:
             draws = [in_time(brief.sample_jobs(draw), brief).records() for draw in rng.spawn(self.samples)]
@@ -244,6 +261,7 @@ class BidPrice(PartlyCompiledScheduler):
             value = np.array(state[name], order="C")
             setattr(self, name, value if value.ndim else int(value))
         self._prices = None
+        self._noted_1["followed_s"] = -1.0
 
     def decide(self, view: ClusterView, answers: Answers) -> None:
         """Answers by the plan; at the turn of an hour, prices and plan are renewed first."""
@@ -257,7 +275,7 @@ class BidPrice(PartlyCompiledScheduler):
             rounds = self.rounds if self._hour >= 0 else self.first_rounds
             if self._hour < 0 and self.learned_price is not None:
                 price_SH = self.learned_price(view, self._window_h, self._start_hour)
-                self._price_SH[:, : price_SH.shape[1]] = price_SH
+                self._price_SH[:, : price_SH.shape[1]] = self._kinds.mean(price_SH)
                 self._mean_SH[:] = self._price_SH
                 sum_up(self._mean_SH, prices.paid_SR)
             self._move(hour)
@@ -270,17 +288,15 @@ class BidPrice(PartlyCompiledScheduler):
     def question_address(self, view: ClusterView, answers: Answers) -> int:
         """Returns what ``by_plan`` is called with, once ``decide`` has answered a question."""
         assert self._prices is not None, "the first question goes to decide"
-        self._noted_1["hour"] = self._hour
-        books = self._option_S, self._booked_ST, self._plan_J, self._noted_1
-        self._place.note((view, answers, (*self._prices, *books)))
+        books = self._option_X, self._booked_ST, self._plan_J, self._noted_1
+        self._place.note((view, answers, (*self._kinds, *self._prices, *books)))
         return self._place.address
 
     def _answer(self, view: ClusterView, answers: Answers, prices: Prices) -> float:
         """Answers by the plan, or returns how long a run the books must reach for first, h."""
-        slot_0, last_s = self._hour * self._per_hour, self._last_start_s
-        return float(
-            answer(view, answers, prices, self._option_S, self._booked_ST, slot_0, last_s, self._reserve, self._plan_J)
-        )
+        self._noted_1["hour"] = self._hour
+        books = self._option_X, self._booked_ST, self._plan_J, self._noted_1
+        return float(answer(view, answers, self._kinds, prices, *books))
 
     def _open(self, view: ClusterView) -> Prices:
         """Describes the sampled jobs and returns the prices as they stand."""
@@ -293,21 +309,21 @@ class BidPrice(PartlyCompiledScheduler):
             oracle_SCG=tables.oracle_level_SCG,
         )
         home_C, arrival_s_C = view.home_I[sampled["origin"]], np.ascontiguousarray(sampled["arrival_s"])
-        option_CS = np.zeros((len(sampled), len(view.site_S)), OPTION)
-        describe_all(known, np.arange(len(sampled)), home_C, arrival_s_C, 0.0, self._last_start_s, 0.0, True, option_CS)
-        can_CS = option_CS["earliest_h"] <= option_CS["latest_h"]
-        size_C = np.where(can_CS, option_CS["gpus"] * option_CS["run_h"], 0.0).max(axis=1)
+        option_CX, every_C = np.zeros((len(sampled), self._kinds.options), OPTION), np.arange(len(sampled))
+        describe_all(known, self._kinds, every_C, home_C, arrival_s_C, 0.0, self._last_start_s, 0.0, True, option_CX)
+        can_CX = option_CX["earliest_h"] <= option_CX["latest_h"]
+        size_C = np.where(can_CX, option_CX["gpus"] * option_CX["run_h"], 0.0).max(axis=1)
         size_C /= self._per_draw_C * float(view.site_S["gpus"].sum())
         coming_C = np.zeros(len(sampled), COMING)
         coming_C["arrival_h"], coming_C["home"], coming_C["weight"] = arrival_s_C / HOUR_S, home_C, 1 / self._per_draw_C
         coming_C["until"] = np.cumsum(size_C)
         coming_C["before"] = coming_C["until"] - size_C
-        self._coming_C, self._option_CS = coming_C[size_C > 0], np.ascontiguousarray(option_CS[size_C > 0])
+        self._coming_C, self._option_CX = coming_C[size_C > 0], np.ascontiguousarray(option_CX[size_C > 0])
         self._ahead = Ahead.of(len(self._coming_C), min(float(PRICED_H), self._window_h), self._stretch_h)
         capacity_SH, use_SH = np.zeros((2, *self._price_SH.shape))
         blank_SR = np.zeros((len(view.site_S), 0))
         prices = Prices(self._price_SH, self._square_SH, self._mean_SH, capacity_SH, use_SH, blank_SR, blank_SR)
-        longest_h = float(self._option_CS["run_h"].max(initial=0.0))
+        longest_h = float(self._option_CX["run_h"].max(initial=0.0))
         booked_h = self._booked_ST.shape[1] // self._per_hour - PRICED_H - 2
         return self._reach(view, prices, max(longest_h, booked_h))
 
@@ -366,10 +382,11 @@ class BidPrice(PartlyCompiledScheduler):
         release(self._booked_ST, slot_0, self._plan_J, asked[gone])
         self._plan_J[asked[gone]] = blank_plans(1)
         waiting = asked[~gone]
-        option_WS = np.zeros((len(waiting), len(view.site_S)), OPTION)
+        option_WX = np.zeros((len(waiting), self._kinds.options), OPTION)
         at_W = np.ascontiguousarray(self._plan_J["at"][waiting])
         now_s_W = np.full(len(waiting), view.now_s)
-        describe_all(view, waiting, at_W, now_s_W, zero_s, self._last_start_s, self._reserve, False, option_WS)
+        reserve, kinds = self._reserve, self._kinds
+        describe_all(view, kinds, waiting, at_W, now_s_W, zero_s, self._last_start_s, reserve, False, option_WX)
         sum_up_energy(view, prices.energy_SR)
         prices.capacity_SH[:] = self._capacity(view.site_S, waiting)
         prices.square_SH[:] *= self.memory
@@ -380,8 +397,8 @@ class BidPrice(PartlyCompiledScheduler):
         def improved(rounds: int, before: int) -> F8:
             end_h, step = min(float(PRICED_H), self._window_h - self._hour), self.step
             improve(
-                view, prices, option_WS, self._coming_C, self._option_CS, self._ahead, first, hour_h, self._stretch_h,
-                end_h, step, rounds, self.jobs_per_hour, load_w_SH, before,
+                view, self._kinds, prices, option_WX, self._coming_C, self._option_CX, self._ahead, first, hour_h,
+                self._stretch_h, end_h, step, rounds, self.jobs_per_hour, load_w_SH, before,
             )  # fmt: skip
             return load_w_SH
 
@@ -389,9 +406,8 @@ class BidPrice(PartlyCompiledScheduler):
             improved(rounds, 0)
         else:
             self._improve_with_power(view, prices, self._power, rounds, waiting, functools.partial(improved, 1))
-        rebook(
-            view, prices, option_WS, self._booked_ST, slot_0, self._last_start_s, self._reserve, self._plan_J, waiting
-        )
+        books = self._booked_ST, slot_0, self._last_start_s, reserve, self._plan_J
+        rebook(view, kinds, prices, option_WX, *books, waiting)
         if self._power is not None:
             self._power.note_books(view, self._plan_J)
         if self._bends:

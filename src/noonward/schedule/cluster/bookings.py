@@ -18,12 +18,14 @@ from noonward.schedule.cluster.booking import first_slot, overrun_slots
 from noonward.schedule.cluster.capacity_prices import (
     LONGEST_H,
     Prices,
+    best_at,
     describe,
     end_of_starts_s,
     is_due,
     start_range_s,
     start_usd,
 )
+from noonward.schedule.cluster.kinds import Kinds, member, sites_of
 from noonward.units import HOUR_S
 
 NOWHERE: Final = -3
@@ -33,8 +35,13 @@ STARTED: Final = -2
 LIFE: Final = -4
 """Site of a job that has started and may be suspended, once the turn of an hour has planned its life (``lives``): its
 stretches are booked beside the plan, whose own run has no length; ``slot`` is when it is to be resumed."""
+NOTED: Final = np.dtype([("hour", "i8"), ("per_hour", "i8"), ("last_s", "f8"), ("reserve", "f8"), ("followed_s", "f8")])
+"""The hour that was planned last, slots per hour, the latest start of any job, s, the share of slack in reserve, and
+when the books last followed the jobs, s."""
 REFUSED: Final = -1
 """Booked site of a job that does not pay at these prices."""
+SAME_USD: Final = 1e-9
+"""Values nearer than this may be equal but for rounding, USD."""
 PLAN: Final = np.dtype(
     [
         ("serial", "i8"),  # of the job that the row is about, or -1
@@ -101,10 +108,60 @@ def release(booked_ST: I8, slot_0: int, plan_J: Records, jobs: I8) -> None:
 
 
 @kernel(inline=True, allocates=False)
-def _best_room(
+def _best_room_at(
     view: ClusterView,
     prices: Prices,
-    option_S: Records,
+    option: Any,
+    booked_ST: I8,
+    slot_0: int,
+    last_s: float,
+    reserve: float,
+    job: int,
+    s: int,
+    d: int,
+    least: float,
+) -> tuple[float, int]:
+    """Returns (value USD, slot) of a job's best start at a site with room in the bookings; arguments as in ``_book``.
+
+    Among the starts with room, the value is linear between hours' turns of start or end, so it is reckoned next to
+    those and where room begins and ends. Where no value exceeds ``least``, that is the value.
+    """
+    slot_s = view.run_1[0].slot_s
+    per_hour = int(np.round(HOUR_S / slot_s))
+    best, best_slot = least, 0
+    _, latest_s = start_range_s(view, job, s, d, view.run_1[0].now_s, last_s, reserve)
+    first, slots = first_slot(view, job, s, d) - slot_0, _slots(view, job, d)
+    last = int(np.floor(min(latest_s / slot_s - slot_0, float(prices.price_SH.shape[1] * per_hour))))
+    room = view.site_S[d].gpus - option.gpus
+    until_turn = (1.0 - option.run_h % 1.0) * per_hour  # starts so long after the turn of an hour end at one
+    turn = int(until_turn) % per_hour
+    full, seen = first - 1, first
+    for slot in range(first, last + 1):
+        if full >= slot:
+            continue
+        while seen < slot + slots:
+            if booked_ST[d, seen] > room:
+                full = seen
+            seen += 1
+        if full >= slot:
+            continue
+        within = slot % per_hour
+        kink = within == 0 or within == turn or within == (turn + 1) % per_hour
+        edge = slot == full + 1 or slot == last or booked_ST[d, slot + slots] > room
+        if not (kink or edge):
+            continue
+        value = start_usd(option, prices.paid_SR, prices.energy_SR, d, slot / per_hour)
+        if value > best:
+            best, best_slot = value, slot_0 + slot
+    return best, best_slot
+
+
+@kernel(allocates=False)
+def _best_room(
+    view: ClusterView,
+    kinds: Kinds,
+    prices: Prices,
+    option_X: Records,
     booked_ST: I8,
     slot_0: int,
     last_s: float,
@@ -114,78 +171,86 @@ def _best_room(
 ) -> tuple[float, int, int]:
     """Returns (value USD, site, slot) of a job's best start with room in the bookings, at some prices.
 
-    Among the starts with room, the value is linear between hours' turns of start or end, so it is reckoned next to
-    those and where room begins and ends.
+    The option that is worth most whatever the room comes first; of the others, in their order, only those that may be
+    worth as much as what was found are looked at. Of equal values the first option's counts. The sites of one kind
+    are looked at one after the other, beginning with another one for every job, until one has room for the best start.
     """
-    slot_s = view.run_1[0].slot_s
-    per_hour = int(np.round(HOUR_S / slot_s))
-    best, best_site, best_slot = 0.0, REFUSED, 0
-    for d in range(view.site_S.shape[0]):
-        option = option_S[d]
-        reach_h = prices.price_SH.shape[1]
-        if option.earliest_h > min(option.latest_h, float(reach_h)):
+    hours, sites, home = prices.price_SH.shape[1], view.site_S, view.home_I[view.job_J[job].origin]
+    promising, most = -1, 0.0
+    for x in range(option_X.shape[0]):
+        option_X[x].most_usd = -np.inf
+        if option_X[x].earliest_h > option_X[x].latest_h:
             continue
-        first, slots = first_slot(view, job, s, d) - slot_0, _slots(view, job, d)
-        _, latest_s = start_range_s(view, job, s, d, view.run_1[0].now_s, last_s, reserve)
-        last = int(np.floor(min(latest_s / slot_s - slot_0, float(reach_h * per_hour))))
-        room = view.site_S[d].gpus - option.gpus
-        until_turn = (1.0 - option.run_h % 1.0) * per_hour  # starts so long after the turn of an hour end at one
-        turn = int(until_turn) % per_hour
-        full, seen = first - 1, first
-        for slot in range(first, last + 1):
-            if full >= slot:
+        value, _ = best_at(sites, hours, prices.paid_SR, prices.energy_SR, option_X[x], 0, 0.0, 0.0)
+        if value > 0.0:
+            option_X[x].most_usd = value
+        if value > most:
+            promising, most = x, value
+    best, best_x, best_site, best_slot = 0.0, option_X.shape[0], REFUSED, 0
+    for i in range(-1, option_X.shape[0] if promising >= 0 else -1):
+        x = promising if i < 0 else i
+        option = option_X[x]
+        if option.most_usd < best - SAME_USD or (i == promising):
+            continue
+        for k in range(sites_of(kinds, x)):
+            d = member(kinds, x, view.job_J[job].serial + k, option.site, s, home)
+            if d < 0:
                 continue
-            while seen < slot + slots:
-                if booked_ST[d, seen] > room:
-                    full = seen
-                seen += 1
-            if full >= slot:
-                continue
-            within = slot % per_hour
-            kink = within == 0 or within == turn or within == (turn + 1) % per_hour
-            edge = slot == full + 1 or slot == last or booked_ST[d, slot + slots] > room
-            if not (kink or edge):
-                continue
-            value = start_usd(option, prices.paid_SR, prices.energy_SR, d, slot / per_hour)
-            if value > best:
-                best, best_site, best_slot = value, d, slot_0 + slot
+            value, slot = _best_room_at(view, prices, option, booked_ST, slot_0, last_s, reserve, job, s, d, 0.0)
+            if value > best or (value == best and value > 0.0 and x < best_x):
+                best, best_x, best_site, best_slot = value, x, d, slot
+            if best >= option.most_usd - SAME_USD:
+                break
     return best, best_site, best_slot
 
 
 @kernel(inline=True, allocates=False)
 def _first_room(
-    view: ClusterView, prices: Prices, option_S: Records, booked_ST: I8, slot_0: int, last_s: float, job: int, s: int
+    view: ClusterView,
+    kinds: Kinds,
+    prices: Prices,
+    option_X: Records,
+    booked_ST: I8,
+    slot_0: int,
+    last_s: float,
+    job: int,
+    s: int,
 ) -> tuple[int, int]:
-    """Returns (site, slot) of a job's first start with room, late or not; the site of most value among equals."""
-    slot_s = view.run_1[0].slot_s
+    """Returns (site, slot) of the first start with room of a job, late or not; the site of most value among equals."""
+    slot_s, home = view.run_1[0].slot_s, view.home_I[view.job_J[job].origin]
     per_hour = int(np.round(HOUR_S / slot_s))
     reach = prices.price_SH.shape[1] * per_hour
     most, best_site, best_slot = -np.inf, REFUSED, reach + 1
-    for d in range(view.site_S.shape[0]):
-        option = option_S[d]
+    for x in range(option_X.shape[0]):
+        option = option_X[x]
         if option.earliest_h > option.latest_h:
             continue
-        latest = int(min(np.floor(end_of_starts_s(view, job, d, last_s) / slot_s) - slot_0, float(reach)))
-        slots, room = _slots(view, job, d), view.site_S[d].gpus - option.gpus
-        start = first_slot(view, job, s, d) - slot_0
-        seen = start
-        while start <= min(latest, best_slot) and seen < start + slots:
-            if booked_ST[d, seen] > room:
-                start = seen + 1
-            seen += 1
-        if start > min(latest, best_slot):
-            continue
-        value = start_usd(option, prices.paid_SR, prices.energy_SR, d, start / per_hour)
-        if start < best_slot or value > most:
-            most, best_site, best_slot = value, d, start
+        for k in range(sites_of(kinds, x)):
+            d = member(kinds, x, k, option.site, s, home)
+            if d < 0:
+                continue
+            latest = int(min(np.floor(end_of_starts_s(view, job, d, last_s) / slot_s) - slot_0, float(reach)))
+            slots, room = _slots(view, job, d), view.site_S[d].gpus - option.gpus
+            start = first_slot(view, job, s, d) - slot_0
+            seen = start
+            while start <= min(latest, best_slot) and seen < start + slots:
+                if booked_ST[d, seen] > room:
+                    start = seen + 1
+                seen += 1
+            if start > min(latest, best_slot):
+                continue
+            value = start_usd(option, prices.paid_SR, prices.energy_SR, d, start / per_hour)
+            if start < best_slot or value > most:
+                most, best_site, best_slot = value, d, start
     return best_site, slot_0 + best_slot
 
 
 @kernel(allocates=False)
 def _book(
     view: ClusterView,
+    kinds: Kinds,
     prices: Prices,
-    option_S: Records,
+    option_X: Records,
     booked_ST: I8,
     slot_0: int,
     last_s: float,
@@ -193,23 +258,39 @@ def _book(
     plan_J: Records,
     job: int,
 ) -> None:
-    """Books one job that waits at a site."""
+    """Books one job that waits at a site.
+
+    Args:
+        view: View.
+        kinds: Kinds of the sites.
+        prices: Prices.
+        option_X: What the job takes and earns.
+        booked_ST: GPUs that are booked per site and slot from ``slot_0`` on.
+        slot_0: First slot of the current hour.
+        last_s: Latest start of any job, s.
+        reserve: Share of the job's slack that is not planned with.
+        plan_J: Plans; the job's own is written.
+        job: Job.
+    """
     plan = plan_J[job]
     plan.due, plan.again = int(is_due(view, job, plan.at, view.run_1[0].now_s, last_s, reserve)), 0
     if plan.due == 1:
-        plan.site, plan.slot = _first_room(view, prices, option_S, booked_ST, slot_0, last_s, job, plan.at)
+        plan.site, plan.slot = _first_room(view, kinds, prices, option_X, booked_ST, slot_0, last_s, job, plan.at)
     else:
-        _, plan.site, plan.slot = _best_room(view, prices, option_S, booked_ST, slot_0, last_s, reserve, job, plan.at)
+        _, plan.site, plan.slot = _best_room(
+            view, kinds, prices, option_X, booked_ST, slot_0, last_s, reserve, job, plan.at
+        )
     if plan.site >= 0:
-        plan.slots, plan.gpus = _slots(view, job, plan.site), option_S[plan.site].gpus
+        plan.slots, plan.gpus = _slots(view, job, plan.site), gang_at(view, job, plan.site)
         mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, plan.gpus)
 
 
 @kernel(allocates=False)
 def rebook(
     view: ClusterView,
+    kinds: Kinds,
     prices: Prices,
-    option_WS: Records,
+    option_WX: Records,
     booked_ST: I8,
     slot_0: int,
     last_s: float,
@@ -233,12 +314,12 @@ def rebook(
         release(booked_ST, slot_0, plan_J, waiting_W)
         for w in range(waiting_W.shape[0]):
             if plan_J[waiting_W[w]].urgent == 1:
-                _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, reserve, plan_J, waiting_W[w])
+                _book(view, kinds, prices, option_WX[w], booked_ST, slot_0, last_s, reserve, plan_J, waiting_W[w])
     for w in range(waiting_W.shape[0]):
         if not urgent:
             release(booked_ST, slot_0, plan_J, waiting_W[w : w + 1])
         if plan_J[waiting_W[w]].urgent == 0:
-            _book(view, prices, option_WS[w], booked_ST, slot_0, last_s, reserve, plan_J, waiting_W[w])
+            _book(view, kinds, prices, option_WX[w], booked_ST, slot_0, last_s, reserve, plan_J, waiting_W[w])
 
 
 @kernel(inline=True, allocates=False)
@@ -251,13 +332,14 @@ def _outlasting(plan_J: Records) -> bool:
 
 
 @kernel(inline=True, allocates=False)
-def _longest_run_h(view: ClusterView, plan_J: Records) -> float:
+def _longest_run_h(view: ClusterView, kinds: Kinds, plan_J: Records) -> float:
     """Returns the longest run of the jobs that are asked about for the first time, h; 0 if there is none."""
     out = 0.0
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job >= 0 and plan_J[job].serial != view.job_J[job].serial:
-            for d in range(view.site_S.shape[0]):
+            for x in range(kinds.kind_X.shape[0]):
+                d = kinds.site_M[kinds.kind_X[x].begin]
                 if fits(view, job, d):
                     out = max(out, min(run_seconds(view, job, d) / HOUR_S, float(LONGEST_H)))
     return out
@@ -326,27 +408,30 @@ def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_
 def answer(
     view: ClusterView,
     answers: Answers,
+    kinds: Kinds,
     prices: Prices,
-    option_S: Records,
+    option_X: Records,
     booked_ST: I8,
-    slot_0: int,
-    last_s: float,
-    reserve: float,
     plan_J: Records,
+    noted_1: Records,
 ) -> float:
     """Answers one decision step by the plan and enters the answers into the books; new jobs are booked first.
 
+    The books follow the jobs once for all questions of an instant: no job ends or fails between them.
     Asked about running jobs, it suspends those whose life says so; suspended ones move where it says.
 
     Returns:
         0; or, where a new job may run beyond what the books reach, the length of its run, h, and nothing has changed.
     """
-    longest_h = _longest_run_h(view, plan_J)
+    longest_h = _longest_run_h(view, kinds, plan_J)
     if prices.price_SH.shape[1] + int(np.ceil(longest_h)) + 2 > prices.paid_SR.shape[1]:
         return longest_h
-    now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
-    slot = int(np.round(now_s / slot_s))
-    follow_jobs(view, booked_ST, slot_0, plan_J, slot)
+    now_s, slot_s, noted = view.run_1[0].now_s, view.run_1[0].slot_s, noted_1[0]
+    slot, slot_0 = int(np.round(now_s / slot_s)), noted.hour * noted.per_hour
+    last_s, reserve = noted.last_s, noted.reserve
+    if noted.followed_s != now_s:
+        follow_jobs(view, booked_ST, slot_0, plan_J, slot)
+        noted.followed_s = now_s
     running = view.run_1[0].kind == ASK_RUNNING
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
@@ -375,8 +460,8 @@ def answer(
             mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
             plan.site = NOWHERE
         if plan.site == NOWHERE:
-            describe(view, job, s, now_s, slot_0 * slot_s, last_s, reserve, False, option_S)
-            _book(view, prices, option_S, booked_ST, slot_0, last_s, reserve, plan_J, job)
+            describe(view, kinds, job, s, now_s, slot_0 * slot_s, last_s, reserve, False, option_X)
+            _book(view, kinds, prices, option_X, booked_ST, slot_0, last_s, reserve, plan_J, job)
         if plan.site < 0 or not view.mask_NA[s, 1 + plan.site]:
             continue  # refused, or kept waiting by a hard capacity curve, which the plan does not know
         if plan.site != s or slot >= plan.slot:

@@ -22,6 +22,7 @@ from noonward.decision.cluster.value import (
     travel_cost_usd,
 )
 from noonward.decision.cluster.view import CARBON, PRICE, ClusterView, delay_s, fits, return_delay_s
+from noonward.schedule.cluster.kinds import Kinds, option_site
 from noonward.units import HOUR_S, KG_PER_TONNE
 from noonward.vectorised import item, positive_order
 
@@ -47,9 +48,11 @@ OPTION: Final = np.dtype(
         ("power_w", "f8"),  # facility power it adds
         ("net_usd", "f8"),  # revenue less what its journeys cost
         ("usd_per_intensity", "f8"),  # what they cost more per g/kWh of mean intensity at home and at the site
+        ("site", "i8"),  # the site, or one of those of a kind, which are alike to the job; -1: none
+        ("most_usd", "f8"),  # most it earns whatever the room, while a start is looked for
     ]
 )
-"""What running a job at a site takes and earns."""
+"""What running a job at a site, or at any of a kind of sites, takes and earns (``kinds``)."""
 COMING: Final = np.dtype(
     [
         ("arrival_h", "f8"),  # in the stretch that is sampled
@@ -63,7 +66,10 @@ COMING: Final = np.dtype(
 
 
 class Prices(NamedTuple):
-    """Prices of GPUs and what they rest on. Axes: S sites, H hours that are priced, R turns of hours within reach."""
+    """Prices of GPUs and what they rest on. Axes: S sites, H hours that are priced, R turns of hours within reach.
+
+    Sites of one kind have the same prices.
+    """
 
     price_SH: F8
     """Price after the last round, USD per GPU-hour."""
@@ -180,6 +186,7 @@ def end_of_starts_s(view: ClusterView, job: int, d: int, last_s: float) -> float
 @kernel(allocates=False)
 def describe(
     view: ClusterView,
+    kinds: Kinds,
     job: int,
     s: int,
     from_s: float,
@@ -187,15 +194,16 @@ def describe(
     last_s: float,
     reserve: float,
     coming: bool,
-    option_S: Records,
+    option_X: Records,
 ) -> None:
-    """Writes what running a job at every site takes and earns.
+    """Writes what running a job at every site, or kind of sites, takes and earns.
 
     A job that is due (``is_due``) starts at the earliest free slot. Of a job whose run
     time is learned, what it earns, takes and costs is reckoned with what it is expected to take of the time told.
 
     Args:
         view: View.
+        kinds: Kinds of the sites.
         job: Job.
         s: Site it waits at, or its home.
         from_s: Earliest start there, s.
@@ -203,13 +211,17 @@ def describe(
         last_s: Latest start of any job, s.
         reserve: Share of its slack that is not planned with.
         coming: Whether the job is to come: its journeys are paid at the intensities of a later hour.
-        option_S: Written.
+        option_X: Written.
     """
     due = not coming and is_due(view, job, s, from_s, last_s, reserve)
-    expected = expected_share(view, job)
-    for d in range(view.site_S.shape[0]):
-        option = option_S[d]
+    expected, home = expected_share(view, job), view.home_I[view.job_J[job].origin]
+    for x in range(option_X.shape[0]):
+        option = option_X[x]
         option.earliest_h, option.latest_h = 0.0, -1.0
+        d = option_site(kinds, x, s, home)
+        option.site = d
+        if d < 0:
+            continue
         if not fits(view, job, d) or (not coming and bound_elsewhere(view, job, d)):
             continue
         earliest_s, latest_s = start_range_s(view, job, s, d, from_s, last_s, reserve)
@@ -234,6 +246,7 @@ def describe(
 @kernel(allocates=False)
 def describe_all(
     view: ClusterView,
+    kinds: Kinds,
     jobs: I8,
     site_J: I8,
     from_s_J: F8,
@@ -241,11 +254,11 @@ def describe_all(
     last_s: float,
     reserve: float,
     coming: bool,
-    option_JS: Records,
+    option_JX: Records,
 ) -> None:
     """Writes what running some jobs takes and earns; arguments as in ``describe``."""
     for i in range(jobs.shape[0]):
-        describe(view, jobs[i], site_J[i], from_s_J[i], zero_s, last_s, reserve, coming, option_JS[i])
+        describe(view, kinds, jobs[i], site_J[i], from_s_J[i], zero_s, last_s, reserve, coming, option_JX[i])
 
 
 @kernel(inline=True, allocates=False)
@@ -274,67 +287,80 @@ def _to_turn_usd(
     return net - power * (item(energy_SR, d, end) - energy) - gpus * (item(paid_SR, d, end) - paid)
 
 
-@kernel(allocates=False)
-def best_start(
-    site_S: Records, hours: int, paid_SR: F8, energy_SR: F8, option_S: Records, home: int, shift_h: float
-) -> tuple[float, int, float]:
-    """Returns (value USD, site, start h) of a job's best start, whatever the room; site -1 where none pays.
+@kernel(inline=True, allocates=False)
+def best_at(
+    site_S: Records, hours: int, paid_SR: F8, energy_SR: F8, option: Any, home: int, shift_h: float, least: float
+) -> tuple[float, float]:
+    """Returns (value USD, start h) of an option's best start, whatever the room; NaN where none exceeds the least.
 
     At fixed prices the value is linear in the start between hours' turns of start or end, so those suffice. Between
     two turns of the start the end lies at the same part of an hour, and the other way round. The most that a loop finds
-    comes first, several hours at once; its hour is looked for only where it is the best so far.
+    comes first, several hours at once; its hour is looked for only where it is the best so far. Arguments as in
+    ``best_start``; ``least`` is at least 0.
+    """
+    best, best_h, d = least, np.nan, option.site
+    first, last = option.earliest_h + shift_h, min(option.latest_h + shift_h, float(hours))
+    if option.earliest_h > option.latest_h or first > last:
+        return np.nan, np.nan
+    journeys = 0.5 * option.usd_per_intensity * (site_S[home].carbon + site_S[d].carbon)
+    net, power, gpus, run = option.net_usd - journeys, option.power_w, option.gpus, option.run_h
+    for end in range(2):
+        start = last if end else first
+        value = start_usd(option, paid_SR, energy_SR, d, start) - journeys
+        if value > best:
+            best, best_h = value, start
+    whole = int(run)
+    part = run - whole
+    turn, until = int(first) + 1, int(np.ceil(last))
+    most: int = positive_order(best)
+    for hour in range(turn, until):
+        most = max(most, positive_order(_from_turn_usd(paid_SR, energy_SR, d, hour, whole, part, net, power, gpus)))
+    if most > positive_order(best):
+        for hour in range(turn, until):
+            value = _from_turn_usd(paid_SR, energy_SR, d, hour, whole, part, net, power, gpus)
+            if value > best and positive_order(value) == most:
+                best, best_h = value, float(hour)
+    part = 1.0 - part
+    turn, until = int(first + run) + 1, int(np.ceil(last + run))
+    for end in range(turn, until):
+        most = max(most, positive_order(_to_turn_usd(paid_SR, energy_SR, d, end, whole, part, net, power, gpus)))
+    if most > positive_order(best):
+        for end in range(turn, until):
+            value = _to_turn_usd(paid_SR, energy_SR, d, end, whole, part, net, power, gpus)
+            if value > best and positive_order(value) == most:
+                best, best_h = value, end - whole - 1 + part
+    return (best, best_h) if best > least else (np.nan, np.nan)
+
+
+@kernel(allocates=False)
+def best_start(
+    site_S: Records, hours: int, paid_SR: F8, energy_SR: F8, option_X: Records, home: int, shift_h: float
+) -> tuple[float, int, float]:
+    """Returns (value USD, option, start h) of a job's best start, whatever the room; option -1 where none pays.
 
     Args:
         site_S: ``site_S`` of the view; handing over a whole view for every job takes a third of the time.
         hours: Hours that are priced.
         paid_SR: Running integral of the prices, as in ``Prices``.
         energy_SR: Running integral of the cost of energy and carbon, as in ``Prices``.
-        option_S: What the job takes and earns per site.
+        option_X: What the job takes and earns per site, or kind of sites.
         home: Home of a job to come.
         shift_h: Added to the times of the options.
     """
-    best, best_site, best_h = 0.0, -1, 0.0
-    for d in range(option_S.shape[0]):
-        option = option_S[d]
-        if option.earliest_h > option.latest_h:
+    best, best_x, best_h = 0.0, -1, 0.0
+    for x in range(option_X.shape[0]):
+        if option_X[x].earliest_h > option_X[x].latest_h:
             continue
-        first, last = option.earliest_h + shift_h, min(option.latest_h + shift_h, float(hours))
-        if first > last:
-            continue
-        journeys = 0.5 * option.usd_per_intensity * (site_S[home].carbon + site_S[d].carbon)
-        net, power, gpus, run = option.net_usd - journeys, option.power_w, option.gpus, option.run_h
-        for end in range(2):
-            start = last if end else first
-            value = start_usd(option, paid_SR, energy_SR, d, start) - journeys
-            if value > best:
-                best, best_site, best_h = value, d, start
-        whole = int(run)
-        part = run - whole
-        turn, until = int(first) + 1, int(np.ceil(last))
-        most: int = positive_order(best)
-        for hour in range(turn, until):
-            most = max(most, positive_order(_from_turn_usd(paid_SR, energy_SR, d, hour, whole, part, net, power, gpus)))
-        if most > positive_order(best):
-            for hour in range(turn, until):
-                value = _from_turn_usd(paid_SR, energy_SR, d, hour, whole, part, net, power, gpus)
-                if value > best and positive_order(value) == most:
-                    best, best_site, best_h = value, d, float(hour)
-        part = 1.0 - part
-        turn, until = int(first + run) + 1, int(np.ceil(last + run))
-        for end in range(turn, until):
-            most = max(most, positive_order(_to_turn_usd(paid_SR, energy_SR, d, end, whole, part, net, power, gpus)))
-        if most > positive_order(best):
-            for end in range(turn, until):
-                value = _to_turn_usd(paid_SR, energy_SR, d, end, whole, part, net, power, gpus)
-                if value > best and positive_order(value) == most:
-                    best, best_site, best_h = value, d, end - whole - 1 + part
-    return best, best_site, best_h
+        value, start_h = best_at(site_S, hours, paid_SR, energy_SR, option_X[x], home, shift_h, best)
+        if value > best:
+            best, best_x, best_h = value, x, start_h
+    return best, best_x, best_h
 
 
 @kernel(inline=True, allocates=False)
-def _use(option: Any, site: int, start_h: float, weight: float, use_SH: F8, load_w_SH: F8) -> None:
+def _use(option: Any, start_h: float, weight: float, use_SH: F8, load_w_SH: F8) -> None:
     """Adds the GPU-hours of a run to the hours that are priced, and its power where that is asked for."""
-    until = start_h + option.run_h
+    until, site = start_h + option.run_h, option.site
     hour = int(start_h)
     gpus = weight * option.gpus
     while start_h < until and hour < use_SH.shape[1]:
@@ -409,7 +435,7 @@ def _use_of_coming(
     site_S: Records,
     prices: Prices,
     coming_C: Records,
-    option_CS: Records,
+    option_CX: Records,
     ahead: Ahead,
     seen: int,
     turn: float,
@@ -428,22 +454,45 @@ def _use_of_coming(
         if ahead.taken_M[k]:
             job, shift_h = ahead.job_M[k], ahead.shift_h_M[k]
             record = coming_C[job]
-            _, d, start_h = best_start(
-                site_S, hours, prices.paid_SR, prices.energy_SR, option_CS[job], record.home, shift_h
+            _, x, start_h = best_start(
+                site_S, hours, prices.paid_SR, prices.energy_SR, option_CX[job], record.home, shift_h
             )
-            if d >= 0:
+            if x >= 0:
                 unit = _unit(record.arrival_h + shift_h, jobs_per_hour)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
-                _use(option_CS[job, d], d, start_h, weight, prices.use_SH, load_w_SH)
+                _use(option_CX[job, x], start_h, weight, prices.use_SH, load_w_SH)
+
+
+@kernel(allocates=False)
+def _step(site_S: Records, kinds: Kinds, x: int, prices: Prices, step: float, rounds: int) -> None:
+    """Moves the prices of a kind of sites by one AdaGrad step; arguments as in ``improve``."""
+    price_SH, square_SH, mean_SH = prices.price_SH, prices.square_SH, prices.mean_SH
+    begin, until = kinds.kind_X[x].begin, kinds.kind_X[x].begin + kinds.kind_X[x].sites
+    first = kinds.site_M[begin]
+    for hour in range(price_SH.shape[1]):
+        free, gpus = 0.0, 0
+        for m in range(begin, until):
+            s = kinds.site_M[m]
+            free += prices.capacity_SH[s, hour] - prices.use_SH[s, hour]
+            gpus += site_S[s].gpus
+        slope = free / gpus
+        square, price = square_SH[first, hour] + slope * slope, price_SH[first, hour]
+        if square > 0.0:
+            price = max(0.0, price - step * slope / np.sqrt(square))
+        for m in range(begin, until):
+            s = kinds.site_M[m]
+            square_SH[s, hour], price_SH[s, hour] = square, price
+            mean_SH[s, hour] += price / rounds
 
 
 @kernel(allocates=False)
 def improve(
     view: ClusterView,
+    kinds: Kinds,
     prices: Prices,
-    option_WS: Records,
+    option_WX: Records,
     coming_C: Records,
-    option_CS: Records,
+    option_CX: Records,
     ahead: Ahead,
     first: int,
     hour_h: float,
@@ -459,14 +508,16 @@ def improve(
 
     The plan: known jobs that wait, each worth its best start less what its GPUs cost at the prices, plus jobs to come,
     sampled and weighted, within the GPU-hours that running and travelling jobs leave. The dual's subgradient in a
-    price is that hour's capacity less its use (MASAC's capacity, Eq. 7c, priced).
+    price is that hour's capacity less its use (MASAC's capacity, Eq. 7c, priced). Sites of one kind share prices, and
+    the capacity of all of them is priced as one.
 
     Args:
         view: View.
+        kinds: Kinds of the sites.
         prices: Improved.
-        option_WS: What the jobs that wait take and earn.
+        option_WX: What the jobs that wait take and earn.
         coming_C: Sampled jobs by arrival.
-        option_CS: What they take and earn.
+        option_CX: What they take and earn.
         ahead: Room for those up to ``end_h``.
         first: The first of them that arrives after now.
         hour_h: The current hour in the stretch that is sampled.
@@ -478,7 +529,7 @@ def improve(
         load_w_SH: Written: facility power that the plan of the last step adds, W; with no hours: it is not asked for.
         first_round: Steps before these in this hour.
     """
-    price_SH, square_SH, mean_SH, use_SH = prices.price_SH, prices.square_SH, prices.mean_SH, prices.use_SH
+    price_SH, mean_SH, use_SH = prices.price_SH, prices.mean_SH, prices.use_SH
     hours = price_SH.shape[1]
     seen = _see(coming_C, ahead, first, hour_h, stretch_h, end_h, jobs_per_hour)
     if rounds > 0:
@@ -487,17 +538,12 @@ def improve(
         sum_up(price_SH, prices.paid_SR)
         use_SH[:] = 0.0
         load_w_SH[:] = 0.0
-        for w in range(option_WS.shape[0]):
-            _, d, start_h = best_start(view.site_S, hours, prices.paid_SR, prices.energy_SR, option_WS[w], 0, 0.0)
-            if d >= 0:
-                _use(option_WS[w, d], d, start_h, 1.0, use_SH, load_w_SH)
+        for w in range(option_WX.shape[0]):
+            _, x, start_h = best_start(view.site_S, hours, prices.paid_SR, prices.energy_SR, option_WX[w], 0, 0.0)
+            if x >= 0:
+                _use(option_WX[w, x], start_h, 1.0, use_SH, load_w_SH)
         turn = (GOLDEN * (first_round + k) + ROOT_3 * hour_h) % 1.0
-        _use_of_coming(view.site_S, prices, coming_C, option_CS, ahead, seen, turn, jobs_per_hour, load_w_SH)
-        for s in range(price_SH.shape[0]):
-            for hour in range(price_SH.shape[1]):
-                slope = (prices.capacity_SH[s, hour] - use_SH[s, hour]) / view.site_S[s].gpus
-                square_SH[s, hour] += slope * slope
-                if square_SH[s, hour] > 0.0:
-                    price_SH[s, hour] = max(0.0, price_SH[s, hour] - step * slope / np.sqrt(square_SH[s, hour]))
-                mean_SH[s, hour] += price_SH[s, hour] / rounds
+        _use_of_coming(view.site_S, prices, coming_C, option_CX, ahead, seen, turn, jobs_per_hour, load_w_SH)
+        for x in range(kinds.kind_X.shape[0]):
+            _step(view.site_S, kinds, x, prices, step, rounds)
     sum_up(mean_SH, prices.paid_SR)

@@ -16,8 +16,10 @@ from noonward.forecasts.learned import SMALL
 from noonward.schedule.cluster.adaptive import AdaptiveRouter
 from noonward.schedule.cluster.bandit import Ucb1
 from noonward.schedule.cluster.bid_price import (
+    EXACT_SITES,
     RESERVE,
     BidPrice,
+    ExactSites,
     Expected,
     JobsPerHour,
     Memory,
@@ -215,6 +217,7 @@ def bid_price(
     price: Literal["none", "0", "1", "2"] = "none",
     expected: Expected = 0,
     jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
+    exact_sites: ExactSites = EXACT_SITES,
     suspends: Literal["no", "yes", "move"] = "no",
     peaks: Literal["no", "yes"] = "yes",
     reserve: Reserve = RESERVE,
@@ -228,6 +231,7 @@ def bid_price(
         memory=memory,
         expected=expected,
         jobs_per_hour=jobs_per_hour,
+        exact_sites=exact_sites,
         suspends=suspends != "no",
         moves=suspends == "move",
         peaks=peaks == "yes",

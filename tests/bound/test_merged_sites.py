@@ -1,0 +1,69 @@
+"""Sites of one kind as one: never below what can be earned, near the bound of all, unchanged where none are alike."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from noonward.bench.scale import many_sites
+from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
+from noonward.bound.cluster_utility.merged_sites import merged_sites
+from noonward.data.environments import build_environment
+from noonward.errors import ScenarioError
+from noonward.model.cluster.withheld import Withheld
+from reference.alike_sites import alike
+from reference.cluster_utility import brute_force, random_environment
+
+
+def four_sites(seed, count=9):
+    env = alike(random_environment(seed, count=count, sites=4), (0, 0, 2, 2))
+    if seed % 3 == 2:
+        gpus_S = env.fleet.tables(1).gpus_S
+        env = replace(env, withheld=Withheld.of([(1800.0, 0, 1), (6000.0, 1, 2), (9000.0, 1, -2)], gpus_S))
+    return env
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_bound_of_merged_sites_is_never_below_the_best_of_all_schedules(seed):
+    env = alike(random_environment(seed, count=3, sites=4), (0, 0, 2, 2))
+    optimum = brute_force(env)
+    assert utility_bound(merged_sites(env), iterations=40, schedule=False).upper_usd >= optimum - 1e-9
+    assert many_jobs_bound(env, jobs=2, rounds=20, exact_sites=1).upper_usd >= optimum - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_bound_of_merged_sites_is_never_below_a_schedule_of_all_sites(seed):
+    env = four_sites(seed)
+    exact = utility_bound(env, iterations=40)
+    found = many_jobs_bound(env, jobs=3, rounds=20, exact_sites=1)
+    assert found.upper_usd >= exact.lower_usd - 1e-9
+    assert found.idle_usd == pytest.approx(exact.idle_usd)
+    assert found.price_usd_per_gpu_hour_SH.shape[0] == 2
+    assert np.isnan(found.lower_usd)
+
+
+def test_a_merged_site_has_the_gpus_of_all_and_the_jobs_of_all():
+    env = four_sites(2)
+    merged = merged_sites(env)
+    gpus = [site.gpus for site in env.fleet.sites]
+    assert [site.gpus for site in merged.fleet.sites] == [gpus[0] + gpus[1], gpus[2] + gpus[3]]
+    assert merged.jobs.origin_J.tolist() == (env.jobs.origin_J // 2).tolist()
+    assert (merged.withheld.gpus_KS[:, 0] == env.withheld.gpus_KS[:, :2].sum(axis=1)).all()
+
+
+def test_merging_costs_the_bound_little_where_sites_are_large():
+    environment = build_environment(many_sites(2000, 8, zones=1))
+    exact = many_jobs_bound(environment, jobs=len(environment.jobs), schedule=False)
+    merged = many_jobs_bound(environment, jobs=len(environment.jobs), schedule=False, exact_sites=1)
+    assert merged.upper_usd == pytest.approx(exact.upper_usd, rel=0.01)
+
+
+def test_where_no_sites_are_alike_the_environment_is_left_as_it_is():
+    env = random_environment(1, sites=3)
+    assert merged_sites(env) is env
+
+
+def test_a_number_of_exact_sites_below_one_is_refused():
+    with pytest.raises(ScenarioError, match="exact_sites 0"):
+        many_jobs_bound(random_environment(1), exact_sites=0)

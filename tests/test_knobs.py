@@ -169,6 +169,12 @@ NOT_TURNED = {
     ],
     "devices behind a meter (tests/ledger/test_devices.py, tests/model/test_three_faces.py)",
 ) | dict.fromkeys(
+    [
+        "Site.water", *(f"Water.{name}" for name in ("l_per_kwh", "cycles", "grid_l_per_kwh")),
+        "WaterFile.path", "WaterFile.timezone",
+    ],
+    "water of sites (tests/data/test_water.py turns each)",
+) | dict.fromkeys(
     ["Meter.system_load", *(f"SystemLoadFile.{name}" for name in ("path", "columns", "zone", "timezone", "times"))],
     "files of loads (tests/data/test_system_load.py turns each)",
 ) | dict.fromkeys(

@@ -10,7 +10,7 @@ import pytest
 from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.master import Master
-from noonward.bound.cluster_utility.quotas import Pools, QuotaDual, quota_bound
+from noonward.bound.cluster_utility.quotas import QuotaDual, quota_bound
 from noonward.bound.highs import minimise
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, with_settings
@@ -50,7 +50,7 @@ def test_the_bound_is_at_least_the_best_schedule_within_the_quotas(seed):
         assert dual.value(prices)[0] >= optimum - 1e-9
 
 
-def program_usd(environment):
+def program_usd(environment, tenants):
     """The linear relaxation over all columns, its quotas as sums over all sets of tenants of a cohort.
 
     What tenants of a set hold together is at most what they keep and the smaller of what the cohort lends and what they
@@ -71,12 +71,17 @@ def program_usd(environment):
     for s, h in itertools.product(range(sites), range(hours)):
         rows.append(used_KSH[:, s, h])
         upper.append(relaxation.capacity_SH[s, h])
-    pools, tenant_K = Pools.of(environment.tenants), environment.tenant_J[job_K]
-    for c in range(len(pools.pool_C)):
-        own = np.flatnonzero(pools.cohort_T == c)
+    tenant_K = environment.tenant_J[job_K]
+    cohorts = [(t,) for t, each in enumerate(tenants) if each.cohort is None]
+    cohorts.append(tuple(t for t, each in enumerate(tenants) if each.cohort is not None))
+    for own in cohorts:
+        pool = sum(tenants[t].lendable for t in own)
         for count in range(1, len(own) + 1):
             for some in itertools.combinations(own, count):
-                most = pools.kept_T[list(some)].sum() + min(pools.pool_C[c], pools.most_T[list(some)].sum())
+                borrowed = sum(pool if tenants[t].borrow is None else tenants[t].borrow for t in some)
+                lent = sum(tenants[t].lendable for t in some)
+                alone = tenants[own[0]].cohort is None
+                most = sum(tenants[t].gpus for t in some) - lent + (0 if alone else min(pool, lent + borrowed))
                 used_KH = used_KSH.sum(axis=1) * np.isin(tenant_K, some)[:, None]
                 rows += list(used_KH.T)
                 upper += [most] * hours
@@ -86,10 +91,11 @@ def program_usd(environment):
     return relaxation.idle_usd - found.value
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(10))
 def test_the_bound_is_the_optimum_of_its_linear_program(seed):
-    environment, _ = drawn(seed, count=5)
-    assert utility_bound(environment, tolerance=1e-9).upper_usd == pytest.approx(program_usd(environment), abs=1e-6)
+    environment, tenants = drawn(seed, count=5)
+    optimum_usd = program_usd(environment, tenants)
+    assert utility_bound(environment, tolerance=1e-9).upper_usd == pytest.approx(optimum_usd, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -11,6 +11,7 @@ from engine.test_caps import CURVES, compare, compare_ends
 from engine.test_resizes import Resizer
 from engine.test_suspension import draw as draw_suspension
 from engine.test_suspension import grow_signals, replay
+from engine.test_tenants import erlang_c
 from noonward.decision.brief import Needs
 from noonward.engine.run import run
 from noonward.evaluate.conformance import check_scheduler
@@ -87,6 +88,34 @@ WRITES = Freedom(stop_s=120.0, dark_s=240.0, load_s=360.0, stop_power=0.35, load
 """Stopped with a checkpoint."""
 BATCH = {"gpus": 2, "work": 3 * HOUR_S, "slack_s": 9 * HOUR_S}
 URGENT = {"gpus": 2, "work": HOUR_S, "slack_s": HOUR_S, "arrival_s": 1.5 * HOUR_S, "class_": 1}
+
+
+def test_two_priorities_with_preemption_take_as_long_as_theory_says():
+    # M/M/c, preemptive-resume, equal service rates: the first class is an M/M/c of its own, and the number in the
+    # system is that of an M/M/c of both, whoever is served (Gelenbe and Mitrani 1980): s W = s_1 W_1 + s_2 W_2.
+    gpus, load, mean_s, count, slot_s = 3, (0.3, 0.4), 1000.0, 20_000, 2.0
+    means = np.array([delays_s(gpus, load, mean_s, count, slot_s, seed) for seed in range(8)])
+    first_s = erlang_c(gpus, load[0] * gpus) * mean_s / gpus / (1 - load[0])
+    both_s = erlang_c(gpus, sum(load) * gpus) * mean_s / gpus / (1 - sum(load))
+    expected = np.array([first_s, (sum(load) * both_s - load[0] * first_s) / load[1]])
+    half_C = 5.41 * means.std(axis=0, ddof=1) / np.sqrt(len(means))  # 99.9 % of Student's t with 7 degrees of freedom
+    assert (half_C < 0.3 * expected).all(), "the intervals are too wide to show anything"
+    assert (np.abs(means.mean(axis=0) - expected) < half_C + 2 * slot_s).all(), (means.mean(axis=0), expected, half_C)
+
+
+def delays_s(gpus, load, mean_s, count, slot_s, seed):
+    """Mean time in the system less the run time, of the jobs that displace others and of those that are displaced."""
+    rng = np.random.default_rng(seed)
+    arrival_s = np.cumsum(rng.exponential(mean_s / (sum(load) * gpus), count))
+    work = rng.exponential(mean_s, count)
+    class_J = (rng.random(count) < load[0] / sum(load)).astype(int)
+    free = Freedom(stop_s=0.0, dark_s=0.0, load_s=0.0)
+    hours = float(np.ceil(arrival_s[-1] / HOUR_S))
+    base = world(free, {"slack_s": 1e6, "work": 1e6}, gpus=gpus, window_h=hours + 600, slot_s=slot_s).environment()
+    jobs = base.jobs.build(arrival_s=arrival_s, work=work, slack_s=1e6, class_=class_J)
+    track = run(replace(base, jobs=jobs, window_s=hours * HOUR_S), make_scheduler("preempt-youngest")).job_J
+    delay_s_J = (track["finish_s"] - arrival_s - work)[2000:]
+    return [delay_s_J[class_J[2000:] == c].mean() for c in (1, 0)]
 
 
 def world(victim, *jobs, gpus=2, **options):

@@ -87,6 +87,40 @@ class TestKueue:
         world = crowd(teams, jobs, gpus=[12], protocol=protocol, half_life_s=0.0)
         assert held_T(world, at_s=60.0) == [*expected, 0]
 
+    @pytest.mark.parametrize(
+        ("pool", "weights", "expected"), [(300, (1, 1), [150, 150]), (150, (1, 1, 3), [30, 30, 90])]
+    )
+    def test_a_backlog_of_every_queue_shares_the_pool_as_in_its_story_of_fair_sharing(
+        self, protocol, pool, weights, expected
+    ):
+        # KEP-1714, story 3: 300 GPUs for two cohorts of equal weight, 150 each; 150 for three queues, the third of
+        # three times the weight of the others. Cohorts are flat here, so that either level is a world of its own.
+        teams = [*(Tenant(0, "cs", weight=float(weight)) for weight in weights), Tenant(pool, "cs")]
+        first = [(len(weights), 1, {"gpus": pool, "work": 60.0})]
+        jobs = [*first, *((t, pool, {"arrival_s": 1.0 + t}) for t in range(len(weights)))]
+        world = crowd(teams, jobs, gpus=[pool], protocol=protocol, half_life_s=0.0)
+        assert held_T(world, at_s=60.0) == [*expected, 0]
+
+    def test_use_decays_as_its_samples_do(self, protocol):
+        # KEP-4136: u <- (1 - A) u + A (use now), A = 1 - 0.5^(sampling / half-life), here every 5 minutes and 168 h.
+        half_life_s, sample_s = 168 * 3600.0, 300.0
+        a = 1 - 0.5 ** (sample_s / half_life_s)
+        usage = 0.0
+        for used in [8.0] * 12 + [3.0] * 12 + [0.0] * 12:
+            usage = (1 - a) * usage + a * used
+        jobs = [(0, 1, {"gpus": 5, "work": 3600.0}), (0, 1, {"gpus": 3, "work": 7200.0})]
+        jobs += [(t, 1, {"arrival_s": 3 * 3600.0 - 30.0, "work": 60.0}) for t in (0, 1)]
+        world = crowd([Tenant(8), Tenant(8)], jobs, gpus=[8], protocol=protocol, half_life_s=half_life_s)
+        policy = make_scheduler({"each-slot": "local-fcfs"}.get(protocol, "dp-max-clock"))
+        engine = ClusterEngine(world.environment(), policy)
+        tenant = engine.world.tenant_T[:1]
+        while tenant["average_s"][0] < 3 * 3600.0 - 30.0 and engine.step():
+            for asker, _ in engine.view.asked():
+                engine.answers.send(asker, 0)
+        since_s = tenant["average_s"][0] - 3 * 3600.0
+        assert abs(since_s) <= 60.0, "it is read when its next job starts"
+        assert tenant["average"][0] == pytest.approx(usage * 0.5 ** (since_s / half_life_s), rel=1e-12)
+
 
 @pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
 def test_past_use_counts_for_its_half_life(protocol):

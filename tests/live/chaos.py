@@ -203,7 +203,7 @@ def counted(ran, load):
     }
 
 
-def standby_chaos(folder, site, database, kills, *, seed=3, size=4):
+def standby_chaos(folder, site, database, kills, *, seed=3, size=4, freeze=False):
     """Kills the leader of two instances over a PostgreSQL again and again at random moments while batches come in.
 
     Args:
@@ -213,6 +213,7 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4):
         kills: How often the leader is killed.
         seed: Seed of the moments.
         size: Jobs of a batch.
+        freeze: Stop the leader (SIGSTOP) instead, and continue it once the other one leads: it must end by itself.
 
     Returns:
         What came out, as of ``chaos``, with the median and the longest time from a kill to the next leader's answer, s.
@@ -243,15 +244,20 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4):
                     load.batch(client)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         leader.process.wait(chance.uniform(0.02, 0.4))
-                kill = f"sleep {chance.uniform(0, 0.02):.4f}; kill -9 {leader.process.pid}"
+                how = "STOP" if freeze else "KILL"
+                kill = f"sleep {chance.uniform(0, 0.02):.4f}; kill -{how} {leader.process.pid}"
                 with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
                     load.batch(client)
-            leader.process.wait(60)
+            if not freeze:
+                leader.process.wait(60)
             killed = time.monotonic()
             standby.ready()
             with Client(standby.address) as client:
                 client.service()
             took_s.append(time.monotonic() - killed)
+            if freeze:
+                leader.process.send_signal(signal.SIGCONT)
+                leader.process.wait(120)
             leader.close()
             leader, standby = standby, instance(stack)
         with Client(leader.address, timeout_s=20.0) as client:
@@ -281,12 +287,13 @@ def main():
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--size", type=int, default=4, help="jobs of a batch")
     parser.add_argument("--standby", action="store_true", help="two instances over a PostgreSQL; the leader is killed")
+    parser.add_argument("--freeze", action="store_true", help="with --standby: stop the leader and continue it later")
     given = parser.parse_args()
     more = {"seed": given.seed, "size": given.size}
     with tempfile.TemporaryDirectory() as name, slow_site(Path(name), given.pause) as site:
         if given.standby:
             with PostgresServer() as server:
-                found = standby_chaos(Path(name), site, server.database(), given.kills, **more)
+                found = standby_chaos(Path(name), site, server.database(), given.kills, **more, freeze=given.freeze)
         else:
             found = chaos(Path(name), site, given.kills, **more)
     sys.stdout.write(json.dumps(found) + "\n")

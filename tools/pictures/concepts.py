@@ -316,6 +316,33 @@ def frontier() -> Drawing:
     return drawing
 
 
+def gangs() -> Drawing:
+    """Draws tasks on gangs of four edge servers (an example)."""
+    drawing = Drawing(760, 280, "Tasks on gangs of servers over time, with the loads of models")
+    drawing.text(20, 22, "Four servers over time (example)", bold=True)
+    scale, left = 14.0, 90.0
+    for server in range(4):
+        drawing.text(80, 60 + 44 * server, f"server {server + 1}", anchor="end")
+    tasks = (  # first server, servers, start, load, run, words, color
+        (0, 2, 0, 8, 10, "task 1", BLUE),
+        (2, 1, 1, 8, 10, "task 2", GREEN),
+        (0, 2, 20, 0, 10, "task 3: the gang has the model", BLUE),
+        (3, 1, 4, 8, 14, "task 4", GREEN),
+        (0, 4, 32, 8, 6, "task 5: waits for all four", ORANGE),
+    )
+    for first, count, start, load, length, words, color in tasks:
+        x, y, height = left + scale * start, 42 + 44 * first, 44 * count - 10
+        drawing.bar(x, y, scale * load, height, "#fff", edge=color, dash=True)
+        drawing.bar(x + scale * load, y, scale * length, height, color)
+        drawing.text(x + scale * load + 6, y + height / 2 + 5, words.partition(":")[0], color="#fff", bold=True)
+        if ":" in words:
+            drawing.text(x + (2 if load else 0), y + height + 13, words.partition(": ")[2], size=12, color=color)
+    drawing.text(
+        90, 262, "Dashed: the gang loads a model. Height: servers that draw one image together.", size=12, color=GRAY
+    )
+    return drawing
+
+
 def hand_over() -> Drawing:
     """Draws the five steps by which a job reaches its cluster."""
     drawing = Drawing(760, 330, "Five steps of handing a job to a cluster")
@@ -374,6 +401,7 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
     "concept-pairing": pairing,
     "concept-freedoms": freedoms,
     "dvfs-frontier": frontier,
+    "edge-gangs": gangs,
     "concept-hand-over": hand_over,
     "concept-boundaries": boundaries,
 }

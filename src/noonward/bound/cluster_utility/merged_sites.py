@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +74,8 @@ def _merged_links(links: Links, kind_I: I8, kind_S: I8) -> Links:
         return out_XX
 
     quantities = ("latency_s_IS", "seconds_per_gb_IS", "usd_per_gb_IS", "kwh_per_gb_IS")
-    return replace(links, **{name: least(getattr(links, name)) for name in quantities})
+    merged: dict[str, Any] = {name: least(getattr(links, name)) for name in quantities}
+    return replace(links, **merged)
 
 
 def _merged_withheld(withheld: Withheld | None, kind_S: NDArray[np.int64]) -> Withheld | None:

@@ -19,6 +19,13 @@ def test_undefined_values_are_null_and_never_nan(money, energy):
     assert emissions == {f"g_per_gpu_hour/{policy}": None for policy in energy.records}
 
 
+def test_a_metric_whose_name_has_changed_is_also_printed_under_its_former_name():
+    named = "knowledge/improvement_share/patient@limit", "optimality_gap@100"
+    printed = json.loads(to_json([Metric.of(name, 0.5, "fraction") for name in named]))["figures"]
+    assert [metric["name"] for metric in printed] == [*named, "knowledge/gap_closed/patient@limit", "duality_gap@100"]
+    assert {metric["value"] for metric in printed} == {0.5}
+
+
 def test_a_stray_nan_raises_rather_than_pass():
     with pytest.raises(ValueError, match="JSON compliant"):
         to_json([Metric(name="x", value=math.nan, unit="USD")])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 from noonward.evaluate.statistics import Estimate
+
+FORMER: Final = {"improvement_share": "gap_closed", "optimality_gap": "duality_gap"}
+"""Quantities by their names and the names that they had before, which are printed, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,5 +44,14 @@ class Metric:
 
 
 def to_json(metrics: Iterable[Metric], **more: Any) -> str:
-    """Returns one JSON object whose ``figures`` is the list."""
-    return json.dumps({**more, "figures": [asdict(metric) for metric in metrics]}, indent=1, allow_nan=False)
+    """Returns one JSON object whose ``figures`` is the list, those with a former name under both names."""
+    listed = list(metrics)
+    former = [replace(metric, name=_former(metric.name)) for metric in listed if _former(metric.name) != metric.name]
+    return json.dumps({**more, "figures": [asdict(metric) for metric in (*listed, *former)]}, indent=1, allow_nan=False)
+
+
+def _former(name: str) -> str:
+    """Returns the former name of a metric, or its name if it has had no other."""
+    for new, old in FORMER.items():
+        name = name.replace(new, old)
+    return name

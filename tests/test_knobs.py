@@ -154,8 +154,9 @@ NOT_TURNED = {
         "Meter.tariff", "Meter.past_peak_kw", "Meter.system_peaks",
         *(f"Tariff.{name}" for name in ("energy", "adder_usd_per_mwh", "contract_kw")),
         "Tariff.usd_per_month", "Block.up_to_kwh", "Block.usd_per_mwh",
-        *(f"{kind}.{name}" for kind in ("Fee", "Demand") for name in ("months", "days", "hours")),
+        *(f"{kind}.{name}" for kind in ("Fee", "Demand") for name in ("months", "days", "hours", "weekend_hours")),
         "Fee.usd_per_mwh", "Demand.usd_per_kw_month", "Demand.interval_min", "Demand.ratchet", "Demand.least_share",
+        "Demand.above_kw",
         *(f"Coincident.{name}" for name in ("usd_per_kw_year", "peaks", "per", "months", "interval_min")),
         "Coincident.one_per_day",
     ],
@@ -167,6 +168,12 @@ NOT_TURNED = {
         "Export.allowed_kw", "Export.price", *(f"BehindMeter.{name}" for name in ("battery", "solar", "export")),
     ],
     "devices behind a meter (tests/ledger/test_devices.py, tests/model/test_three_faces.py)",
+) | dict.fromkeys(
+    [
+        "Site.water", *(f"Water.{name}" for name in ("l_per_kwh", "cycles", "grid_l_per_kwh")),
+        "WaterFile.path", "WaterFile.timezone",
+    ],
+    "water of sites (tests/data/test_water.py turns each)",
 ) | dict.fromkeys(
     ["Meter.system_load", *(f"SystemLoadFile.{name}" for name in ("path", "columns", "zone", "timezone", "times"))],
     "files of loads (tests/data/test_system_load.py turns each)",

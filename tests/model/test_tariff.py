@@ -15,6 +15,7 @@ from noonward.model.cluster.program import Program
 from noonward.model.cluster.tariff import Coincident, Demand, Fee, Tariff
 
 HOUR_S = 3600.0
+DAYS = ["all", "weekdays", "weekends"]
 
 
 def metered(
@@ -79,6 +80,22 @@ def test_a_ratchet_and_a_least_share_raise_the_power_charged():
     assert least == pytest.approx(200 + 187)
     past = bill_of(metered({"demand": [demand | {"least_share": 0}]}, hours=hours, past_peak_kw=300), kw_N).demand_usd
     assert past == pytest.approx(240 + 240)
+
+
+def test_power_above_a_level_is_charged_and_weekends_may_have_other_hours():
+    tiers = [
+        {"usd_per_kw_month": 4.0, "interval_min": 60},
+        {"usd_per_kw_month": 3.0, "interval_min": 60, "above_kw": 100},
+    ]
+    low, high = np.full(720, 90.0), np.full(720, 130.0)
+    assert bill_of(metered({"demand": tiers}), low).demand_usd == pytest.approx(360)
+    assert bill_of(metered({"demand": tiers}), high).demand_usd == pytest.approx(520 + 90)
+    least = {**tiers[1], "least_share": 0.85}
+    assert bill_of(metered({"demand": [least], "contract_kw": 200}), low).demand_usd == pytest.approx(3 * 70)
+    site = metered({"fees": [{"usd_per_mwh": 9, "hours": [8], "weekend_hours": [20, 21]}], "energy": 1}, hours=24 * 7)
+    assert np.flatnonzero(site.price_N == 10).tolist() == [8, 32, 56, 92, 93, 116, 117, 128, 152]  # Wednesday first
+    with pytest.raises(ValidationError, match="leave days out"):
+        Fee.model_validate({"usd_per_mwh": 1, "days": "weekdays", "weekend_hours": [3]})
 
 
 def test_months_that_are_not_charged_still_count_for_the_ratchet():
@@ -146,9 +163,10 @@ def random_tariff(rng):
             interval_min=int(rng.choice([30, 60])),
             months=tuple(sorted(rng.choice(np.arange(1, 13), 8, replace=False).tolist())),
             hours=tuple(sorted(rng.choice(24, 10, replace=False).tolist())),
-            days=str(rng.choice(["all", "weekdays", "weekends"])),
+            **({"weekend_hours": (5, 18)} if rng.random() < 0.3 else {"days": str(rng.choice(DAYS))}),
             ratchet=float(rng.choice([0, 0.6])),
             least_share=float(rng.choice([0, 0.5])),
+            above_kw=float(rng.choice([0, 25])),
         )
         for _ in range(int(rng.integers(0, 3)))
     ]
@@ -205,7 +223,7 @@ def test_a_step_of_a_demand_charge_is_the_running_maximum():
 
 def sam_bill(kw_N, rates):
     """What NREL's System Advisor Model bills for a year's load: energy, demand and fixed charges, USD."""
-    utilityrate5 = pytest.importorskip("PySAM.Utilityrate5", reason="NREL-PySAM is not installed")
+    utilityrate5 = pytest.importorskip("PySAM.Utilityrate5", reason="NREL-PySAM is missing: extra oracles")
     model, flat = utilityrate5.new(), [[1] * 24 for _ in range(12)]
     plain = {
         "analysis_period": 1, "inflation_rate": 0, "system_use_lifetime_output": 0, "degradation": [0],

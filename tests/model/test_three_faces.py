@@ -294,7 +294,8 @@ def test_what_a_battery_cannot_do_is_refused(powers, words):
 
 def test_pypsa_finds_the_same_optimum():
     """PyPSA: a bus with load, grid, sun, export and a storage unit; random prices, loads and devices."""
-    pypsa = pytest.importorskip("pypsa", reason="PyPSA is not installed")
+    pypsa = pytest.importorskip("pypsa", reason="PyPSA is missing: extra oracles")
+    pypsa.options.api.legacy_string_dtype = False  # unset, it warns under pandas 3
     rng = np.random.default_rng(9)
     for _ in range(6):
         price_N, load_N = rng.uniform(5, 200, 72), rng.uniform(0, 60, 72)
@@ -322,5 +323,8 @@ def test_pypsa_finds_the_same_optimum():
             state_of_charge_initial=battery.start * battery.kwh, state_of_charge_set=end,
             marginal_cost=battery.usd_per_mwh_through / 1000,
         )  # fmt: skip
-        network.optimize(solver_name="highs", solver_options={"output_flag": False}, log_to_console=False)
+        network.optimize(
+            solver_name="highs", solver_options={"output_flag": False}, log_to_console=False,
+            include_objective_constant=False,
+        )  # fmt: skip
         assert ours == pytest.approx(network.objective, rel=1e-6)

@@ -69,12 +69,16 @@ class CoolingSystem:
             >>> SYSTEMS["air-economizer"].pue(np.array([5.0, 25.0, 35.0])).tolist()
             [1.12, 1.3144, 1.459]
         """
+        return np.asarray(np.round(1.0 + self.overhead + self.chiller_power(bulb_c_H), PUE_DECIMALS))
+
+    def chiller_power(self, bulb_c_H: F8) -> F8:
+        """Returns the power of the chillers per watt of IT at some temperatures, degrees C."""
         share_H = np.ones_like(bulb_c_H)
         if self.chillers_c is not None:
             low, high = self.chillers_c
             share_H = np.clip((bulb_c_H - low) / (high - low), 0.0, 1.0)
         cop_H = self.cop * (1.0 - COP_LOSS) ** (np.maximum(bulb_c_H, COLDEST_C) - self.cop_c)
-        return np.asarray(np.round(1.0 + self.overhead + share_H / cop_H, PUE_DECIMALS))
+        return np.asarray(share_H / cop_H)
 
 
 SYSTEMS: Final[dict[Cooling, CoolingSystem]] = {
@@ -184,6 +188,12 @@ def pue_hours(file: PueFile) -> tuple[datetime, F8]:
     Raises:
         DataError: The file cannot be read or breaks one of these rules.
     """
+    first, table = weather_hours(file)
+    return first, _stated(table) if file.cooling is None else _cooled(table, file.cooling)
+
+
+def weather_hours(file: PueFile) -> tuple[datetime, TextTable]:
+    """Returns the UTC start of the first hour of a file, and its table; errors as ``pue_hours``."""
     table = read_text_file(file.path).table()
     times = stated_times(table, file.timezone, "the start of an hour, such as 2024-03-31T14:00Z")
     second_H = times.dt.epoch("s").to_numpy()
@@ -195,8 +205,7 @@ def pue_hours(file: PueFile) -> tuple[datetime, F8]:
             f"{table.name}, line {table.lines[int(wrong[0]) + 1]}: this row is "
             f"{np.diff(second_H)[wrong[0]] / HOUR_S:g} h after the one before; give every hour once, in order"
         )
-    pue_H = _stated(table) if file.cooling is None else _cooled(table, file.cooling)
-    return datetime.fromtimestamp(int(second_H[0]), UTC), pue_H
+    return datetime.fromtimestamp(int(second_H[0]), UTC), table
 
 
 def _stated(table: TextTable) -> F8:
@@ -210,10 +219,23 @@ def _stated(table: TextTable) -> F8:
 def _cooled(table: TextTable, cooling: Cooling) -> F8:
     """Returns the PUE that follows from a file's weather."""
     system = SYSTEMS[cooling]
-    if system.bulb == "wet_bulb_c" and table.find("wet_bulb_c") is None:
+    return system.pue(bulb_c(table, system.bulb))
+
+
+def bulb_c(table: TextTable, bulb: str) -> F8:
+    """Returns a file's temperatures, degrees C: those of a column, or the wet bulb from those of the air.
+
+    Args:
+        table: Its table.
+        bulb: ``dry_bulb_c`` or ``wet_bulb_c``.
+
+    Raises:
+        DataError: A column that is needed is missing, or holds a value that is not allowed.
+    """
+    if bulb == "wet_bulb_c" and table.find("wet_bulb_c") is None:
         humidity_pct_H = _weather(table, "relative_humidity_pct", "%", (0.0, 100.0))
-        return system.pue(wet_bulb_c(_weather(table, "dry_bulb_c", "degrees C", (-90.0, 60.0)), humidity_pct_H))
-    return system.pue(_weather(table, system.bulb, "degrees C", (-90.0, 60.0)))
+        return wet_bulb_c(_weather(table, "dry_bulb_c", "degrees C", (-90.0, 60.0)), humidity_pct_H)
+    return _weather(table, bulb, "degrees C", (-90.0, 60.0))
 
 
 def _weather(table: TextTable, column: str, unit: str, allowed: tuple[float, float]) -> F8:

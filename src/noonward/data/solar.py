@@ -84,16 +84,33 @@ def by_hour(
             continue
         changed = file.path.stat().st_mtime_ns if file.path.is_file() else 0
         first, yield_H = _cached_hours(file.model_dump_json(), changed)
-        at, found = (start - first) // timedelta(hours=1), True
-        if at < 0 or at + hours > len(yield_H):
-            end = first + timedelta(hours=len(yield_H))
-            raise SignalRangeError(
-                f"the yield of the {what} of site {site.name!r} is needed from {start:%Y-%m-%d %H:%M} to "
-                f"{start + timedelta(hours=hours):%Y-%m-%d %H:%M} UTC, but {file.path.name} covers "
-                f"{first:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC; give a longer file"
-            )
-        share_SH[s] = yield_H[at : at + hours]
+        whose, found = f"yield of the {what} of site {site.name!r}", True
+        share_SH[s] = within(first, yield_H, start, hours, whose, file.path.name)
     return SolarByHour(share_SH=share_SH) if found else None
+
+
+def within(first: datetime, value_H: F8, start: datetime, hours: int, what: str, file: str) -> F8:
+    """Returns the values of some hours out of those of a file.
+
+    Args:
+        first: UTC time of the file's first hour.
+        value_H: Its values.
+        start: UTC time of the first hour wanted.
+        hours: Number of hours wanted.
+        what: What they are, for messages.
+        file: Name of the file, for messages.
+
+    Raises:
+        SignalRangeError: The file does not cover the hours.
+    """
+    at = (start - first) // timedelta(hours=1)
+    if at < 0 or at + hours > len(value_H):
+        end = first + timedelta(hours=len(value_H))
+        raise SignalRangeError(
+            f"the {what} is needed from {start:%Y-%m-%d %H:%M} to {start + timedelta(hours=hours):%Y-%m-%d %H:%M} UTC, "
+            f"but {file} covers {first:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC; give a longer file"
+        )
+    return value_H[at : at + hours]
 
 
 @functools.lru_cache(maxsize=64)
@@ -111,24 +128,36 @@ def solar_hours(file: SolarFile) -> tuple[datetime, F8]:
         DataError: The file cannot be read or breaks one of these rules.
     """
     table = read_text_file(file.path).table()
-    second_H = (
-        stated_times(table, file.timezone, "the start of an hour, such as 2024-03-31T14:00Z").dt.epoch("s").to_numpy()
+    first = full_hours(table, file.timezone)
+    if table.find("share") is not None:
+        return first, number_column(table, "share", "of the rated power", (0.0, 1.5))
+    weather = (
+        number_column(table, "irradiance_w_per_m2", "W/m2", (0.0, 1500.0)),
+        number_column(table, "dry_bulb_c", "degrees C", (-90.0, 60.0)),
     )
+    return first, pvwatts_share(*weather)
+
+
+def full_hours(table: TextTable, timezone: str | None) -> datetime:
+    """Returns the UTC start of the first hour of a table; each hour stands once, in order and without a gap.
+
+    Raises:
+        DataError: A time is none, or breaks one of these rules.
+    """
+    second_H = stated_times(table, timezone, "the start of an hour, such as 2024-03-31T14:00Z").dt.epoch("s").to_numpy()
     wrong = np.flatnonzero(np.diff(second_H) != HOUR_S)
     if second_H[0] % HOUR_S or len(wrong):
         line = table.lines[int(wrong[0]) + 1 if len(wrong) else 0]
         raise DataError(f"{table.name}, line {line}: give every full hour (UTC) once, in order and without a gap")
-    if table.find("share") is not None:
-        return datetime.fromtimestamp(int(second_H[0]), UTC), _column(table, "share", "of the rated power", (0.0, 1.5))
-    weather = (
-        _column(table, "irradiance_w_per_m2", "W/m2", (0.0, 1500.0)),
-        _column(table, "dry_bulb_c", "degrees C", (-90.0, 60.0)),
-    )
-    return datetime.fromtimestamp(int(second_H[0]), UTC), pvwatts_share(*weather)
+    return datetime.fromtimestamp(int(second_H[0]), UTC)
 
 
-def _column(table: TextTable, column: str, unit: str, allowed: tuple[float, float]) -> F8:
-    """Returns a column of numbers, checked."""
+def number_column(table: TextTable, column: str, unit: str, allowed: tuple[float, float]) -> F8:
+    """Returns a column of numbers, checked.
+
+    Raises:
+        DataError: There is no such column, or it holds a value that is not allowed.
+    """
     name, (low, high) = table.column(column), allowed
     value = table.numbers(name, unit)
     table.refuse(

@@ -42,7 +42,7 @@ from noonward.evaluate.answer import (
     utility_digits,
     window_words,
 )
-from noonward.evaluate.book_tables import book_metrics, book_table
+from noonward.evaluate.book_tables import book_metrics, book_table, water_metrics, water_table
 from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
 from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
 from noonward.evaluate.event_tables import event_metrics, event_table
@@ -181,6 +181,7 @@ class ClusterObjective(Objective):
             + meter_metrics(comparison)
             + event_metrics(comparison)
             + book_metrics(comparison)
+            + water_metrics(comparison)
         )
 
     def value_metrics(self, comparison: Comparison, policy: str) -> list[Metric]:
@@ -214,6 +215,7 @@ class ClusterObjective(Objective):
             meter_table(comparison),
             event_table(comparison),
             book_table(comparison),
+            water_table(comparison),
         )
         return [table for table in tables if table is not None]
 

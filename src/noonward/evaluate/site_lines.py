@@ -11,8 +11,8 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.evaluate.comparison import Comparison
 from noonward.evaluate.metrics import Metric
-from noonward.evaluate.statistics import mean
-from noonward.evaluate.table import number
+from noonward.evaluate.statistics import mean, ratio
+from noonward.evaluate.table import TextTable, number
 from noonward.ledger.units import unit_of
 
 
@@ -58,6 +58,31 @@ class SiteLines:
                     for name, digits in columns.values()
                 ]
                 yield site, policy, cells
+
+    def table(
+        self, comparison: Comparison, title: str, columns: Mapping[str, tuple[str, int]], caption: str
+    ) -> TextTable | None:
+        """Returns a row per site and policy, or None where no site has such lines; ``columns`` as in ``rows``."""
+        if not self.sites(comparison):
+            return None
+        rows = tuple((site, policy, *cells) for site, policy, cells in self.rows(comparison, columns))
+        return TextTable(title=title, header=("site", "policy", *columns), rows=rows, caption=caption)
+
+    def metrics(self, comparison: Comparison, derived: Mapping[str, tuple[str, str, str]]) -> list[Metric]:
+        """Returns every line of every site under every policy, and ratios of two of them.
+
+        Args:
+            comparison: Comparison.
+            derived: By name of a ratio, the two lines and its unit.
+        """
+        found = []
+        for site in self.sites(comparison):
+            for policy in comparison.records:
+                found += [self.metric(comparison, site, policy, name) for name in self.names]
+                for name, (above, below, unit) in derived.items():
+                    parts = (self.values(comparison, policy, site, each) for each in (above, below))
+                    found.append(Metric.of(f"{self.prefix}/{site}/{name}/{policy}", ratio(*parts), unit))
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:

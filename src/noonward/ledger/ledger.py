@@ -17,11 +17,19 @@ from noonward.ledger.utility import utility_usd
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.cluster.books import CarbonBooks
 from noonward.model.cluster.event import EventTotals
+from noonward.model.cluster.water import WaterUse
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 T = TypeVar("T")
-PARTS: Final = ("further", "interruptions", "meters", "events", "books")
+SITE_PARTS: Final[dict[str, Any]] = {
+    "meters": MeterLines,
+    "events": EventTotals,
+    "books": CarbonBooks,
+    "water": WaterUse,
+}
+"""Parts that hold lines by site, and what a site's lines are."""
+PARTS: Final = ("further", "interruptions", *SITE_PARTS)
 """Fields of a ledger that are no numbers."""
 
 
@@ -110,6 +118,7 @@ class Ledger:
         meters: What meters read, by site; empty where no site has one.
         events: Grid events in sum, by site; empty where no site has one.
         books: Carbon books by site; empty where no site has a contract for a plant's output.
+        water: Water by site; empty where no site states any.
     """
 
     jobs: int
@@ -160,6 +169,7 @@ class Ledger:
     meters: dict[str, MeterLines] = field(default_factory=dict)
     events: dict[str, EventTotals] = field(default_factory=dict)
     books: dict[str, CarbonBooks] = field(default_factory=dict)
+    water: dict[str, WaterUse] = field(default_factory=dict)
 
     @property
     def energy_kwh(self) -> float:
@@ -215,7 +225,7 @@ class Ledger:
     def as_dict(self) -> dict[str, Any]:
         """Returns all fields and derived figures, NaN as None.
 
-        ``further`` only where there is a further signal, ``meters``, ``events`` and ``books`` where there are any,
+        ``further`` only where there is a further signal, what is kept by site (``SITE_PARTS``) where there is any,
         ``waiting_usd`` only where waiting cost something, figures of standing jobs and of failures only where there are
         any, ``interruptions`` only where running jobs could be stopped, and no ``total_usd``, which is a sum of others.
         """
@@ -231,7 +241,7 @@ class Ledger:
         interruptions = content.pop("interruptions")
         if interruptions is not None:
             content["interruptions"] = _none_for_nan(interruptions)
-        for part in ("meters", "events", "books"):
+        for part in SITE_PARTS:
             if by_site := content.pop(part):
                 content[part] = {name: _none_for_nan(lines) for name, lines in by_site.items()}
         return _none_for_nan(content)
@@ -246,10 +256,11 @@ class Ledger:
         further = {name: Account(**_nan_for_none(one)) for name, one in content.get("further", {}).items()}
         taken = content.get("interruptions")
         interruptions = None if taken is None else Interruptions(**_nan_for_none(taken))
-        meters = {name: MeterLines(**_nan_for_none(one)) for name, one in content.get("meters", {}).items()}
-        events = {name: EventTotals(**_nan_for_none(one)) for name, one in content.get("events", {}).items()}
-        books = {name: CarbonBooks(**_nan_for_none(one)) for name, one in content.get("books", {}).items()}
-        return cls(**values, further=further, interruptions=interruptions, meters=meters, events=events, books=books)
+        by_site: dict[str, Any] = {
+            part: {name: lines(**_nan_for_none(one)) for name, one in content.get(part, {}).items()}
+            for part, lines in SITE_PARTS.items()
+        }
+        return cls(**values, further=further, interruptions=interruptions, **by_site)
 
     @classmethod
     def mean(cls, ledgers: Sequence[Ledger]) -> Ledger:
@@ -261,10 +272,10 @@ class Ledger:
         interruptions = None
         if taken:
             interruptions = _mean_of(Interruptions, taken)
-        meters = _mean_parts(MeterLines, [one.meters for one in ledgers])
-        events = _mean_parts(EventTotals, [one.events for one in ledgers if one.events])
-        books = _mean_parts(CarbonBooks, [one.books for one in ledgers])
-        return cls(**means, further=further, interruptions=interruptions, meters=meters, events=events, books=books)
+        by_site: dict[str, Any] = {
+            part: _mean_parts(lines, [getattr(one, part) for one in ledgers]) for part, lines in SITE_PARTS.items()
+        }
+        return cls(**means, further=further, interruptions=interruptions, **by_site)
 
 
 MAY_LACK: Final = (
@@ -460,6 +471,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         meters={name: reading.lines for name, reading in readings.items()},
         books={name: each.books for name, each in readings.items() if each.books is not None},
         events={name: each.events for name, each in readings.items() if each.events is not None},
+        water={name: each.water for name, each in readings.items() if each.water is not None},
     )
 
 

@@ -18,6 +18,7 @@ from noonward.model.cluster.devices import Flows
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.event import EventTotals
 from noonward.model.cluster.meter import Meter
+from noonward.model.cluster.water import WATER_NAME, WaterUse
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 
@@ -163,11 +164,13 @@ class Reading:
         lines: Its lines.
         events: Grid events at it; None without any.
         books: Its carbon books; None without a contract for a plant's output.
+        water: What water it used; None where that is not stated.
     """
 
     lines: MeterLines
     events: EventTotals | None = None
     books: CarbonBooks | None = None
+    water: WaterUse | None = None
 
     @property
     def added_usd(self) -> float:
@@ -195,7 +198,10 @@ def read_meters(outcome: Outcome) -> dict[str, Reading]:
         load_kw_N, found = kw_SN(step_s)[s], metered_site(environment, s)
         if found is None:
             read = _read(load_kw_N, environment.start, step_s, site.meter, environment.window_s)
-            readings[site.name] = Reading(lines=MeterLines(**read, **_UNBILLED, tariff_usd=read["over_connection_usd"]))
+            readings[site.name] = Reading(
+                lines=MeterLines(**read, **_UNBILLED, tariff_usd=read["over_connection_usd"]),
+                water=_water(environment, s, load_kw_N, load_kw_N, step_s),
+            )
             continue
         gpus_kw_N = kw_SN(step_s, gpus_only=True)[s]
         counted_usd = float((gpus_kw_N * found.price_N).sum() * step_s / HOUR_S / 1000.0)
@@ -207,6 +213,7 @@ def read_meters(outcome: Outcome) -> dict[str, Reading]:
             lines=_billed(found, flows, jobs, counted_usd, environment.window_s),
             events=events_of(found, flows.grid_N),
             books=books_of(environment, s, found, flows.grid_N),
+            water=_water(environment, s, load_kw_N, flows.grid_N, step_s),
         )
     return readings
 
@@ -272,6 +279,31 @@ def _job_costs(outcome: Outcome, s: int, site: MeteredSite, best: Dispatch) -> t
     share_N = np.divide(job_kw_N, flows.load_N, out=np.zeros(count), where=flows.load_N > 0)
     pro_rata_usd = float((share_N * mix_N).sum() * hours / 1000.0)
     return pro_rata_usd, float((job_kw_N * best.price_N).sum() * hours / 1000.0)
+
+
+def _water(environment: Environment, s: int, load_kw_N: F8, grid_kw_N: F8, step_s: float) -> WaterUse | None:
+    """Returns the water of a site; None where its scenario states none.
+
+    Args:
+        environment: What was run.
+        s: Position of the site.
+        load_kw_N: Its load by interval, base load included, kW.
+        grid_kw_N: Power drawn from the grid, kW.
+        step_s: Length of an interval, s.
+    """
+    site, signals = environment.fleet.sites[s], environment.signals
+    if site.water is None or site.meter is None or environment.water is None:
+        return None
+    hours, steps = environment.hours, round(HOUR_S / step_s)
+    load_kwh_H, grid_kwh_H = (kw_N.reshape(hours, steps).mean(axis=1) for kw_N in (load_kw_N, grid_kw_N))
+    pue_H = np.full(hours, site.pue)
+    if environment.pue is not None:
+        pue_H = pue_H * environment.site_signals.factor_SH[s]
+    it_kwh_H = (load_kwh_H - base_kw(site.meter, environment.window_s, HOUR_S, hours)) / pue_H
+    grid_l_H = np.full(hours, np.nan if site.water.grid_l_per_kwh is None else site.water.grid_l_per_kwh)
+    if site.water.grid_l_per_kwh is None and signals is not None and WATER_NAME in signals.value_ZH:
+        grid_l_H = signals.window(environment.start, hours).by_part(WATER_NAME, site.zone, 1)
+    return WaterUse.of(it_kwh_H, grid_kwh_H, environment.water.l_per_kwh_SH[s, :hours], grid_l_H)
 
 
 def _read(kw_N: F8, start: datetime, step_s: float, meter: Meter, window_s: float) -> dict[str, float]:

@@ -22,6 +22,7 @@ _UNITS: Final = (
     ("_kw", "kW"),
     ("_usd", "USD"),
     ("_kg", "kgCO2"),
+    ("_l", "L"),
     ("_s", "s"),
     ("units", "units"),
 )

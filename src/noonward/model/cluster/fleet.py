@@ -21,6 +21,7 @@ from noonward.model.cluster.meter import Meter
 from noonward.model.cluster.power import GpuType, energy_optimal_level
 from noonward.model.cluster.pue import PueFile
 from noonward.model.cluster.tariff import Tariff
+from noonward.model.cluster.water import Water
 from noonward.model.cluster.withheld import GpuFile, GpuStep
 from noonward.model.spec import LARGEST, Count, NonNegative, Spec, without_defaults
 
@@ -56,6 +57,8 @@ class Site(Spec):
     """Battery, solar cells and export (docs/meter.md)."""
     ppa: Ppa | None = None
     """Contract for the output of a plant in its zone (docs/carbon-books.md)."""
+    water: Water | None = None
+    """Water that it uses, on-site and off-site; it needs a meter (docs/pue.md)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -100,7 +103,7 @@ class Site(Spec):
             said["pue"] = said.pop("pue_by_hour")
         if said.get("gpus_by_time") is not None:
             said["gpus"] = said.pop("gpus_by_time")
-        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter", "behind_meter", "ppa")
+        optional = ("pue_by_hour", "gpus_by_time", "lat", "lon", "meter", "behind_meter", "ppa", "water")
         return {name: value for name, value in said.items() if name not in optional or value is not None}
 
 
@@ -171,6 +174,8 @@ class Fleet(Spec):
     def _check_meter(self, site: Site) -> None:
         """Raises ValueError if a meter names an unknown tariff, or one whose charges it cannot meter."""
         meter = site.meter
+        if site.water is not None and meter is None:
+            raise ValueError(f"site {site.name!r} states water, but has no meter to reckon it by; give meter: {{}}")
         if meter is None or meter.tariff is None:
             if site.ppa is not None:
                 raise ValueError(

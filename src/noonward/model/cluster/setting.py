@@ -19,6 +19,7 @@ from noonward.model.cluster.pue import PueByHour
 from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.cluster.solar import SolarByHour
 from noonward.model.cluster.tenant import Tenants
+from noonward.model.cluster.water import WaterByHour
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
@@ -52,6 +53,7 @@ class Setting:
         late_usd_per_gpu_hour: Price of an hour that a job starts late, per GPU of its smallest gang, USD.
         pue: PUE of the sites by the hour, or None where it is one number at all of them.
         solar: Yield of the sites' solar cells by the hour, or None where no site has any.
+        water: On-site water of the sites by the hour, or None where no site states any.
         plants: Output of the plants that sites have contracts for, or None where no site has one.
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
@@ -78,6 +80,7 @@ class Setting:
     withheld: Withheld | None = None
     solar: SolarByHour | None = None
     plants: SolarByHour | None = None
+    water: WaterByHour | None = None
     tenants: Tenants | None = None
     forecast_h: int | None = None
 
@@ -120,7 +123,7 @@ def _add(digest: hashlib._Hash, value: object) -> None:
         digest.update(value.model_dump_json().encode())
     elif isinstance(value, datetime):
         digest.update(value.isoformat().encode())
-    elif isinstance(value, Links | PueByHour | Withheld | SolarByHour):
+    elif isinstance(value, Links | PueByHour | Withheld | SolarByHour | WaterByHour):
         for name, part in vars(value).items():
             digest.update(name.encode())
             _add(digest, part)

@@ -36,6 +36,14 @@ class Times(Spec):
     """Days of the week; holidays count as the weekday they fall on."""
     hours: tuple[LocalHour, ...] = Field(default=DAY_HOURS, min_length=1)
     """Hours by the number they begin with, 0 to 23."""
+    weekend_hours: Annotated[tuple[LocalHour, ...], Field(min_length=1)] | None = None
+    """Hours of Saturdays and Sundays, with ``days: all``; none: the same hours."""
+
+    @model_validator(mode="after")
+    def _weekends_count(self) -> Self:
+        if self.weekend_hours is not None and self.days != "all":
+            raise ValueError(f"weekend_hours with days: {self.days}; leave days out, or give hours alone")
+        return self
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -43,10 +51,12 @@ class Times(Spec):
 
     def holds(self, calendar: Calendar) -> Bools:
         """Returns which intervals are within, [N]."""
-        within = np.isin(calendar.number_M[calendar.month_N], self.months) & np.isin(calendar.hour_N, self.hours)
+        within = np.isin(calendar.hour_N, self.hours)
+        if self.weekend_hours is not None:
+            within = np.where(calendar.weekend_N, np.isin(calendar.hour_N, self.weekend_hours), within)
         if self.days != "all":
             within &= calendar.weekend_N == (self.days == "weekends")
-        return np.asarray(within)
+        return np.asarray(within & np.isin(calendar.number_M[calendar.month_N], self.months))
 
 
 class Fee(Times):
@@ -69,7 +79,8 @@ class Demand(Times):
     """A charge for the largest mean power of an interval, month by month.
 
     The power charged is the largest of the month's own peak at the times stated, a share of the highest of the eleven
-    months before (ratchet), and a share of the contract's power. A part of a month costs its part.
+    months before (ratchet), and a share of the contract's power; of it, the part above ``above_kw``. A part of a month
+    costs its part.
     """
 
     usd_per_kw_month: NonNegative
@@ -80,10 +91,13 @@ class Demand(Times):
     """Share of the highest peak of the eleven months before, those before the window included (``past_peak_kw``)."""
     least_share: Share = 0.0
     """Share of ``contract_kw`` that is charged at least."""
+    above_kw: NonNegative = 0.0
+    """Power that costs nothing, kW: the part above it is charged. Several charges make a price that rises in steps."""
 
     def floors_kw(self, calendar: Calendar, contract_kw: float, past_peak_kw: float) -> F8:
-        """Returns the power that is charged at least, by billing month, kW."""
-        return np.full(calendar.months, max(self.least_share * contract_kw, self.ratchet * past_peak_kw))
+        """Returns the power below which a peak changes nothing, by billing month, kW."""
+        least_kw = max(self.least_share * contract_kw, self.ratchet * past_peak_kw, self.above_kw)
+        return np.full(calendar.months, least_kw)
 
     def step(self, peak_kw_M: F8, month: int, kw: float) -> F8:
         """Returns the months' peaks after another interval, kW."""
@@ -107,7 +121,7 @@ class Demand(Times):
         for month, before in itertools.product(range(calendar.months), repeat=2):
             if before < month <= before + 11:
                 charged_kw_M[month] = max(charged_kw_M[month], self.ratchet * peak_kw_M[before])
-        return self.rate_M(calendar) * charged_kw_M
+        return self.rate_M(calendar) * (charged_kw_M - self.above_kw)
 
     def rate_M(self, calendar: Calendar) -> F8:
         """Returns the price by billing month, USD/kW; 0 in months that are not charged."""
@@ -141,6 +155,7 @@ class Demand(Times):
         """
         floors = self.floors_kw(calendar, contract_kw, past_peak_kw)
         charged_M = program.columns(calendar.months, self.rate_M(calendar), lower=floors)
+        program.constant -= float(self.rate_M(calendar).sum()) * self.above_kw
         peak_M = program.columns(calendar.months)
         program.rows(calendar.months, [(charged_M, 1.0), (peak_M, -1.0)], lower=0.0)
         for month, before in itertools.product(range(calendar.months), repeat=2):

@@ -27,6 +27,7 @@ Environment variables:
 |---|---|
 | `NOONWARD_ADDRESS`, `NOONWARD_TOKEN` | address of a live service, and the token to use it with |
 | `NOONWARD_EDGE_FOLDER` | folder of an edge service |
+| `NOONWARD_VTN_SECRET` | secret of the client that `noonward data events` asks as |
 | `NOONWARD_CACHE_DIR` | folder of compiled functions |
 | `NOONWARD_FORECASTS` | folder of forecasts made by `noonward fit-forecast` |
 | `NOONWARD_JOB`, `NOONWARD_GPUS` | set for a job of the live service: its number, and its number of GPUs |

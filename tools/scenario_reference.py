@@ -20,7 +20,8 @@ A scenario is one YAML file: fleet, signals, jobs, prices and policies. `noonwar
 `noonward scenario schema` prints a JSON schema for editors. An unknown key is an error.
 
 These pages list every key; `python tools/scenario_reference.py` writes them from the models that check the files. More:
-[sites and hardware](scenario-fleet.md), [signals and jobs](scenario-jobs.md), [image generation](scenario-edge.md).
+[sites and hardware](scenario-fleet.md), [meters](scenario-meter.md),
+[signals and jobs](scenario-jobs.md), [image generation](scenario-edge.md).
 """
 EVENTS = ("StatedEvent", "EventFile", "DrawnEvents", "TargetContract")
 PAGES = {
@@ -33,6 +34,12 @@ PAGES = {
         "cluster",
         "# Scenario file: sites and hardware\n\nThe key `fleet` of a [scenario file](scenario.md), and its parts.\n",
         ("Fleet", "Site", "GpuType", "ClassProfile", "Freedom", "Ingress"),
+    ),
+    "scenario-meter.md": (
+        "cluster",
+        "# Scenario file: meters, tariffs and devices\n\nThe keys `meter` and `behind_meter` of a site, and `tariffs` "
+        "of the [fleet](scenario-fleet.md), in a [scenario file](scenario.md). What they mean: [meters](meter.md).\n",
+        ("Meter", "BehindMeter", "Tariff"),
     ),
     "scenario-jobs.md": (
         "cluster",

@@ -47,6 +47,15 @@ def test_an_interval_may_have_its_own_period_and_an_event_no_creation(tmp_path):
     assert (second.start.hour, second.hours, first.notice_min) == (3, 1.5, 10.0)
 
 
+def test_what_is_null_is_not_stated(tmp_path):
+    """``openadr3-client`` writes every field that is not stated as null."""
+    nulls = {"priority": None, "reportDescriptors": None, "duration": None}
+    period = {**EVENT["intervalPeriod"], "randomizeStart": None}
+    intervals = [{**each, "intervalPeriod": None} for each in EVENT["intervals"]]
+    said = {**EVENT, **nulls, "intervalPeriod": period, "intervals": intervals}
+    assert read(tmp_path, said) == read(tmp_path, EVENT)
+
+
 def test_targets_say_which_sites_are_meant(tmp_path):
     other = {**CONTRACT, "site": "b", "openadr_target": None}
     assert {each.site for each in read(tmp_path, EVENT, CONTRACT, other)} == {"a"}
@@ -69,6 +78,7 @@ def test_other_units_are_brought_to_kw(tmp_path):
         ({"intervals": [{"payloads": [{"type": "PRICE", "values": [1]}]}]}, "no event states IMPORT_CAPACITY_LIMIT"),
         ({"intervals": [{"payloads": [{"type": "IMPORT_CAPACITY_LIMIT", "values": [500]}]}]}, "above its baseline_kw"),
         ({"targets": ["elsewhere"]}, "no event states"),
+        ({"intervals": ["now"]}, "see the event object of OpenADR 3"),
         ({"payloadDescriptors": [{"payloadType": "IMPORT_CAPACITY_LIMIT", "units": "HORSES"}]}, "'HORSES', not one of"),
     ],
 )

@@ -245,3 +245,37 @@ def tariff(
     print(f"# {title}")
     content = {"tariffs": {name: found.model_dump(mode="json", exclude_defaults=True)}}
     print(yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True), end="")
+
+
+@app.command()
+def events(
+    url: Annotated[str, typer.Argument(help="Base address of an OpenADR 3 VTN, the server that publishes events.")],
+    file: Annotated[Path, typer.Argument(help="JSON file to write.")] = Path("events.json"),
+    client: Annotated[
+        str | None, typer.Option(help="Client id; its secret is NOONWARD_VTN_SECRET. [default: ask anonymously]")
+    ] = None,
+    token_url: Annotated[str | None, typer.Option(help="Where tokens are issued. [default: as the VTN says]")] = None,
+    scope: Annotated[str, typer.Option(help="Scopes to ask for, separated by spaces.")] = "",
+    program: Annotated[str | None, typer.Option(help="Program whose events are wanted. [default: all]")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Target that events must name. Repeat it.")] = None,
+) -> None:
+    """Fetch grid events from an OpenADR 3 server.
+
+    A scenario reads the file: events: {path: events.json, contracts: [...]}.
+    """
+    import json
+    import os
+
+    from noonward.data.vtn import Credentials, fetch_events
+    from noonward.errors import ScenarioError
+    from noonward.files import write_text
+
+    credentials = None
+    if client is not None:
+        secret = os.environ.get("NOONWARD_VTN_SECRET")
+        if not secret:
+            raise ScenarioError("--client needs its secret in the environment variable NOONWARD_VTN_SECRET; set it")
+        credentials = Credentials(client=client, secret=secret, token_url=token_url, scope=scope)
+    found = fetch_events(url, credentials, program=program, targets=target or ())
+    write_text(file, json.dumps(found, indent=1) + "\n")
+    print(f"{len(found)} event{'' if len(found) == 1 else 's'}: {file}")

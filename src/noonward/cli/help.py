@@ -101,6 +101,8 @@ EXAMPLES: Final = {
     "scenario schema": ("scenario schema",),
     "data check": ("data check mine/signals.csv --zones DE,FR", "data check mine/jobs.csv --scenario fleet.yaml"),
     "data show": ("data show mine/signals.csv --zones DE,FR --out signals.html",),
+    "data tariff": ("data tariff rate.json --name summer",),
+    "data events": ("data events https://vtn.example/openadr3/3.1.0 events.json --client ID",),
     "data generate": ("data generate tiny --out generated",),
     "edge up": ("edge up",),
     "edge submit": ("edge submit 'a lighthouse at dusk' --gang 2 --wait",),

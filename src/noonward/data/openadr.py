@@ -67,7 +67,7 @@ def read_openadr(file: EventFile) -> tuple[StatedEvent, ...]:
         except ValidationError as error:
             message = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise DataError(f"{where}: {message}") from None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             said_wrong = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise DataError(f"{where}: {said_wrong}; see the event object of OpenADR 3") from None
     if not found:
@@ -98,12 +98,13 @@ def _events(said: Mapping[str, Any], contracts: Sequence[TargetContract]) -> lis
 def _limits(said: Mapping[str, Any]) -> list[tuple[datetime, timedelta, float]]:
     """Returns begin, length and limit, kW, of each interval of an event that limits power."""
     scale = _kw_per_unit(said.get("payloadDescriptors") or [])
-    whole = said.get("intervalPeriod") or {}
+    whole = {key: value for key, value in (said.get("intervalPeriod") or {}).items() if value is not None}
     begin = _time(whole["start"]) if "start" in whole else None
     found = []
     for interval in said["intervals"]:
-        period = {**whole, **(interval.get("intervalPeriod") or {})}
-        start = _time(period["start"]) if begin is None or interval.get("intervalPeriod", {}).get("start") else begin
+        own = {key: value for key, value in (interval.get("intervalPeriod") or {}).items() if value is not None}
+        period = {**whole, **own}
+        start = _time(period["start"]) if begin is None or "start" in own else begin
         length = duration_of(period["duration"])
         limits = [float(each["values"][0]) for each in interval["payloads"] if each["type"] == LIMIT]
         if limits:

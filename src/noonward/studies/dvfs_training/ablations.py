@@ -214,9 +214,9 @@ def ablations_table(found: Ablated) -> TextTable:
             )
         )
     return TextTable(
-        title="One correction taken back at a time",
+        title="Ablations: one correction removed at a time",
         header=(
-            "training", "what it takes back", "energy per unit, exact (J/unit)", "mean time, all arrivals (s)",
+            "training", "correction removed", "energy per unit, exact (J/unit)", "mean time, all arrivals (s)",
             "above the bound at that time (%)", "above greedy-tradeoff at that time (%)", "by seed (%)",
             "mean time above the limit (%)", "multiplier (J/unit)", "entropy (nats)",
         ),

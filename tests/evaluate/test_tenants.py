@@ -21,7 +21,7 @@ POLICY = "local-fcfs"
 
 @pytest.fixture(scope="module")
 def study():
-    return study_tenants(load_scenario("tiny", [QUOTAS]), POLICY, environments=3, seed=4, one_more=True)
+    return study_tenants(load_scenario("tiny", [QUOTAS]), POLICY, environments=3, seed=4, one_more=True, bound=True)
 
 
 def test_lines_of_tenants_sum_to_the_ledger(study):
@@ -55,11 +55,22 @@ def test_quotas_that_bind_make_jobs_wait_and_one_more_gpu_is_worth_what_a_run_wi
     )
 
 
+def test_the_bounds_stand_beside_the_policy_and_its_price_of_fairness(study):
+    for way in (STATED, NONE):
+        assert study.bound_usd(way).value > np.mean([each.utility_usd for each in study.found[way]])
+    assert study.bound_price_usd().value > 0
+    free, held = (np.mean([each.utility_usd for each in study.found[way]]) for way in (NONE, STATED))
+    assert study.price_share().value == pytest.approx((free - held) / free)
+    assert study.bound_worth_usd("large").value > 0
+    names = {metric.name for metric in study.metrics()}
+    assert {"price_of_fairness", "bound_price_of_quotas_usd", "bound_one_more_gpu_usd/large"} <= names
+
+
 def test_tables_show_both_runs_and_every_tenant(study):
     price, ledger = price_table(study), ledger_table(study)
-    assert [row[0] for row in price.rows][-2:] == ["bill, USD", "utility, USD"]
+    assert [row[0] for row in price.rows][-2:] == ["utility, USD", "no policy can exceed, USD"]
     assert [(row[0], row[1]) for row in ledger.rows] == [("large", "4 (6)"), ("small", "4 (8)")]
-    assert len(ledger.rows[0]) == len(ledger.header) == 12
+    assert len(ledger.rows[0]) == len(ledger.header) == 13
 
 
 def test_the_command_prints_tables_and_metrics(tmp_path):

@@ -18,6 +18,7 @@ class KubeServer:
         self.objects, self.version, self.page = {}, 0, page
         self.down, self.forbidden, self.has_jobsets = False, False, True
         self.calls, self.started = [], []
+        self.impersonated, self.barred = [], set()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -27,10 +28,14 @@ class KubeServer:
                 parts = urlsplit(self.path)
                 query = {name: values[0] for name, values in parse_qs(parts.query).items()}
                 server.calls.append((self.command, parts.path))
+                user = self.headers.get("Impersonate-User")
+                server.impersonated.append((self.command, parts.path, user))
                 if server.down:
                     status, found = 500, {"message": "etcd is away"}
                 elif self.headers.get("Authorization") != "Bearer right":
                     status, found = 401, {"message": "Unauthorized"}
+                elif user in server.barred:
+                    status, found = 403, {"message": f"{user} may not create jobs"}
                 else:
                     status, found = server.answer(
                         self.command, parts.path.strip("/").split("/"), query, body, self.headers.get("Content-Type")

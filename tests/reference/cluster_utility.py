@@ -178,13 +178,35 @@ def fits(env, runs):
     return True
 
 
-def brute_force(env):
-    """Best utility over all combinations of (site, start, level) or nothing."""
+def within_quotas(env, tenants, runs):
+    """Whether runs stay within the quotas of `reference.tenants.Tenant`s at every instant at which one starts."""
+    for _, _, now, _ in runs:
+        used = [0] * len(tenants)
+        for j, _, t, level in runs:
+            if t <= now < t + plain_run(env, j, level)[0]:
+                used[env.tenant_J[j]] += int(env.jobs.gpus_min_J[j])
+        for name in {tenant.cohort for tenant in tenants}:
+            pool = sum(tenant.lendable for tenant in tenants if tenant.cohort == name)
+            borrowed = 0
+            for tenant, gpus in zip(tenants, used, strict=True):
+                if tenant.cohort == name:
+                    limit = 0 if name is None else pool if tenant.borrow is None else tenant.borrow
+                    if gpus > tenant.gpus + limit:
+                        return False
+                    borrowed += max(0, gpus - tenant.gpus + tenant.lendable)
+            if borrowed > pool:
+                return False
+    return True
+
+
+def brute_force(env, tenants=()):
+    """Best utility over all combinations of (site, start, level) or nothing, within the tenants' quotas."""
     menus = [[None, *(c for c in plain_choices(env, j) if c[2] > 0)] for j in range(len(env.jobs))]
     best = 0.0
     for combination in itertools.product(*menus):
         total = sum(choice[2] for choice in combination if choice)
-        if total > best and fits(env, [(j, c[0], c[1], c[3]) for j, c in enumerate(combination) if c]):
+        runs = [(j, c[0], c[1], c[3]) for j, c in enumerate(combination) if c]
+        if total > best and fits(env, runs) and within_quotas(env, tenants, runs):
             best = total
     return plain_idle(env) + best
 

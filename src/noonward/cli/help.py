@@ -36,7 +36,7 @@ EXAMPLES: Final = {
         "when --gpus 8 --gpu H100-SXM --hours 6h --by 2026-11-24 --zones DE,FR --signals mine/signals.csv",
     ),
     "event": ("event training-days --cut 25% --hours 3h --notice 10min",),
-    "tenants": ("tenants fleet.yaml --policy booked-persistence", "tenants fleet.yaml -n 8 --one-more"),
+    "tenants": ("tenants fleet.yaml --policy booked-persistence", "tenants fleet.yaml -n 8 --one-more --bound"),
     "flexibility": ("flexibility training-days", "flexibility tiny --cuts 10%,25% --hours 1h,3h --notices 0,1h"),
     "bound": ("bound tiny -n 2", "bound fine-tuning --non-clairvoyant"),
     "capacity-plan": ("capacity-plan load-shaping --promise 0.9",),

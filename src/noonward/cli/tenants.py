@@ -36,6 +36,13 @@ def tenants(
     one_more: Annotated[
         bool, typer.Option("--one-more", help="Also show what one more guaranteed GPU is worth, per tenant.")
     ] = False,
+    bound: Annotated[
+        bool,
+        typer.Option(
+            "--bound",
+            help="Also bound what any policy could reach with and without quotas, and one more GPU's worth to it.",
+        ),
+    ] = False,
     environments: Environments = 4,
     seed: Seed = 0,
     scenario: Scenario,
@@ -58,7 +65,7 @@ def tenants(
     chosen = policy or scenario.reference_policy
     if chosen is None:
         raise ScenarioError(f"scenario {scenario.name!r} names no baseline; choose a policy with --policy")
-    runs = environments * (2 + len(names) * one_more)
+    runs = environments * (2 + len(names) * one_more + bound)
     with executors as executor, progress_bar(runs, "tenants") as step:
         study = study_tenants(
             scenario,
@@ -66,6 +73,7 @@ def tenants(
             environments=environments,
             seed=seed,
             one_more=one_more,
+            bound=bound,
             executor=executor,
             progress=step,
         )

@@ -1,4 +1,8 @@
-"""What tenants' quotas and fair shares cost: the same policy with and without them, and a ledger per tenant."""
+"""What tenants' quotas and fair shares cost: the same policy with and without them, and a ledger per tenant.
+
+The price of fairness is what a policy's utility loses by the quotas, as a share of that without (Bertsimas, Farias and
+Trichakis 2011, The Price of Fairness, Operations Research 59(1)); the bound says what no policy can help losing.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from noonward.arrays import F8, I8
+from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.bound.cluster_utility.metered import require_unbilled
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import bill_usd, interval
@@ -80,21 +86,67 @@ class TenantLedger:
     line_TL: F8
 
 
+@dataclass(frozen=True, kw_only=True)
+class TenantBound:
+    """What no policy can exceed in an environment.
+
+    Attributes:
+        stated_usd: Upper bound on the utility within the quotas, USD.
+        none_usd: The same without quotas.
+        one_more_usd_T: What one more guaranteed GPU is worth to the bound at most, per tenant, USD: the quotas' duals.
+    """
+
+    stated_usd: float
+    none_usd: float
+    one_more_usd_T: F8
+
+
+@dataclass(frozen=True)
+class TenantBoundRun(PlainSpec):
+    """A spec: the bounds of one environment with and without quotas.
+
+    Attributes:
+        scenario: Scenario with ``tenants``, economics and ``end: drained``.
+        index: Number of the environment.
+        seed: Seed.
+    """
+
+    scenario: Scenario
+    index: int
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """Which bound."""
+        return f"bounds, environment {self.index}"
+
+    def run(self) -> TenantBound:
+        """Returns the bounds."""
+        environment = environment_of(self.scenario, self.index, self.seed)
+        require_unbilled(environment, "the bound within quotas")
+        within = utility_bound(environment)
+        assert within.quotas is not None, "stated_tenants has been asked"
+        return TenantBound(
+            stated_usd=within.upper_usd,
+            none_usd=utility_bound(under(environment, NONE), schedule=False).upper_usd,
+            one_more_usd_T=within.quotas.one_more_usd_T,
+        )
+
+
 def under(environment: Environment, way: str) -> Environment:
     """Returns an environment under other quotas: none, or those stated with one GPU more for a tenant."""
     tenants = environment.tenants
-    assert tenants is not None, "require_tenants has been asked"
+    assert tenants is not None, "stated_tenants has been asked"
     if way == NONE:
         return replace(environment, tenants=None, tenant_J=None)
     if way == STATED:
         return environment
-    more = tenants.of[way].model_copy(update={"gpus": tenants.of[way].gpus + 1})
-    return replace(environment, tenants=tenants.model_copy(update={"of": {**tenants.of, way: more}}))
+    return replace(environment, tenants=tenants.with_one_more(way))
 
 
 def ledger_of(played: Environment, stated: Environment, policy: str, seed: int) -> TenantLedger:
     """Returns what a policy comes to in an environment, by the tenants of the one as stated."""
-    assert stated.tenants is not None, "require_tenants has been asked"
+    assert stated.tenants is not None, "stated_tenants has been asked"
     assert stated.tenant_J is not None, "tenants and those of jobs go together"
     outcome = run(played, make_scheduler(policy), seed=seed)
     ledger = settle(outcome)
@@ -134,12 +186,14 @@ class TenantStudy:
         policy: Policy.
         seed: Seed.
         found: Ledgers per way (STATED, NONE, names of tenants with one GPU more), one per environment.
+        bounds: Bounds, one per environment; none where they were not asked for.
     """
 
     scenario: Scenario
     policy: str
     seed: int
     found: dict[str, list[TenantLedger]]
+    bounds: list[TenantBound]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,6 +203,27 @@ class TenantStudy:
     def worth_usd(self, way: str) -> Estimate:
         """Returns the utility of a way less that under the quotas as stated, paired."""
         return mean(self._utility_E(way) - self._utility_E(STATED))
+
+    def price_share(self) -> Estimate:
+        """Returns the price of fairness: what the utility loses by the quotas, as a share of that without."""
+        free_E = self._utility_E(NONE)
+        return ratio(free_E - self._utility_E(STATED), free_E)
+
+    def bound_usd(self, way: str) -> Estimate:
+        """Returns the mean bound within the quotas (STATED) or without (NONE), USD."""
+        return mean(self._bound_E(way))
+
+    def bound_price_usd(self) -> Estimate:
+        """Returns what the bound loses by the quotas, paired, USD."""
+        return mean(self._bound_E(NONE) - self._bound_E(STATED))
+
+    def bound_worth_usd(self, tenant: str) -> Estimate:
+        """Returns what one more guaranteed GPU of a tenant is worth to the bound, USD."""
+        t = self.names.index(tenant)
+        return mean(np.array([each.one_more_usd_T[t] for each in self.bounds]))
+
+    def _bound_E(self, way: str) -> F8:
+        return np.array([each.stated_usd if way == STATED else each.none_usd for each in self.bounds])
 
     def _utility_E(self, way: str) -> F8:
         return np.array([each.utility_usd for each in self.found[way]])
@@ -170,12 +245,18 @@ class TenantStudy:
         """Returns the figures of both tables."""
         out = [Metric.of(f"utility_usd/{way}", mean(self._utility_E(way)), "USD") for way in (STATED, NONE)]
         out.append(Metric.of("price_of_quotas_usd", self.worth_usd(NONE), "USD"))
+        out.append(Metric.of("price_of_fairness", self.price_share(), "fraction"))
+        if self.bounds:
+            out += [Metric.of(f"bound_usd/{way}", self.bound_usd(way), "USD") for way in (STATED, NONE)]
+            out.append(Metric.of("bound_price_of_quotas_usd", self.bound_price_usd(), "USD"))
         for tenant in self.names:
             for line, unit in zip(LINES, ("jobs", "jobs", "jobs", "h", "GPU-h", "kWh", "USD", "kg"), strict=True):
                 out.append(Metric.of(f"{line}/{tenant}", mean(self.line_E(STATED, tenant, line)), unit))
             out += [Metric.of(f"mean_wait_h/{tenant}@{way}", self.wait_h(way, tenant), "h") for way in (STATED, NONE)]
             if tenant in self.found:
                 out.append(Metric.of(f"one_more_gpu_usd/{tenant}", self.worth_usd(tenant), "USD"))
+            if self.bounds:
+                out.append(Metric.of(f"bound_one_more_gpu_usd/{tenant}", self.bound_worth_usd(tenant), "USD"))
         return out
 
 
@@ -200,6 +281,7 @@ def study_tenants(
     environments: int,
     seed: int = 0,
     one_more: bool = False,
+    bound: bool = False,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> TenantStudy:
@@ -211,6 +293,7 @@ def study_tenants(
         environments: Number of environments, at least 1.
         seed: Seed.
         one_more: Run also with one more guaranteed GPU for each tenant in turn.
+        bound: Bound the utility with and without the quotas.
         executor: Where runs are carried out.
         progress: Called once per run.
 
@@ -219,9 +302,11 @@ def study_tenants(
     """
     ways = [STATED, NONE, *(stated_tenants(scenario).names if one_more else ())]
     specs = [TenantRun(scenario, policy, index, seed, way) for way in ways for index in range(environments)]
+    bound_specs = [TenantBoundRun(scenario, index, seed) for index in range(environments if bound else 0)]
+    bounds = map_runs(bound_specs, executor, progress)
     found = map_runs(specs, executor, progress)
     by_way = {way: found[k * environments : (k + 1) * environments] for k, way in enumerate(ways)}
-    return TenantStudy(scenario=scenario, policy=policy, seed=seed, found=by_way)
+    return TenantStudy(scenario=scenario, policy=policy, seed=seed, found=by_way, bounds=bounds)
 
 
 def price_table(study: TenantStudy) -> TextTable:
@@ -238,12 +323,18 @@ def price_table(study: TenantStudy) -> TextTable:
     for title, by_way, digits in values:
         cells = [_cell(mean(by_way[STATED]), digits), _cell(mean(by_way[NONE]), digits)]
         rows.append((title, *cells, _cell(mean(by_way[STATED] - by_way[NONE]), digits)))
+    if study.bounds:
+        cells = [_cell(study.bound_usd(way), 2) for way in (STATED, NONE)]
+        rows.append(("no policy can exceed, USD", *cells, _cell(-study.bound_price_usd(), 2)))
     count = len(study.found[STATED])
     return TextTable(
         title=f"{study.scenario.name}: what the quotas change, {study.policy}, {count} environment{'s' * (count != 1)}",
         header=("", "With quotas", "Without", "Difference"),
         rows=tuple(rows),
-        caption="The same policy on the same jobs; 95% intervals over environments, of paired differences in the last.",
+        caption=(
+            "The same policy on the same jobs; 95% intervals over environments, of paired differences in the last. "
+            f"Price of fairness, as a share of the utility without quotas: {study.price_share().value:.1%}."
+        ),
     )
 
 
@@ -264,19 +355,23 @@ def ledger_table(study: TenantStudy) -> TextTable:
             f"{line['usd']:,.2f}",
             f"{line['kg']:,.1f}",
         ]
-        rows.append((*row, _cell(study.worth_usd(tenant), 2)) if one_more else tuple(row))
-    header = (
+        row += [_cell(study.worth_usd(tenant), 2)] if one_more else []
+        rows.append((*row, _cell(study.bound_worth_usd(tenant), 2)) if study.bounds else tuple(row))
+    header = [
         *("Tenant", "GPUs\n(at most)", "Jobs", "Done", "Late", "Mean wait\nh", "Without\nquotas, h"),
         *("GPU-hours", "kWh", "USD", "kg CO2"),
-    )
+        *(("One more\nGPU, USD",) if one_more else ()),
+        *(("at best\nUSD",) if study.bounds else ()),
+    ]
     return TextTable(
         title=f"{study.scenario.name}: ledger per tenant, means over environments",
-        header=(*header, "One more\nGPU, USD") if one_more else header,
+        header=tuple(header),
         rows=tuple(rows),
         caption=(
             "At most: with what it may borrow. Late: started after its slack, or never. Energy, cost and emissions of "
             "the tenants' jobs and transfers; free GPUs are nobody's."
             + (" One more GPU: what the policy's utility gains by it, guaranteed to this tenant." if one_more else "")
+            + (" At best: what the bound gains by it, at most (dual of the quota)." if study.bounds else "")
         ),
     )
 

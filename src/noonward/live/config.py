@@ -6,13 +6,29 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from noonward.data.scenarios.load import explained, load_scenario
 from noonward.errors import ScenarioError, nearest
+from noonward.live.executors.identity import PLACE
 from noonward.live.grid.feeds.settings import URL, SignalFeed, require_feeds
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.spec import Gang, Positive, Spec
+
+
+def _names_the_user(value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    """Returns a setting that says as whom jobs are submitted.
+
+    Raises:
+        ValueError: It does not say where the user's name goes.
+    """
+    if value and PLACE not in "".join(value):
+        raise ValueError(f"write {PLACE} where the user's name goes, e.g. [sudo, -n, -u, '{PLACE}', --]")
+    return value
+
+
+OneUser = Annotated[str | None, AfterValidator(_names_the_user)]
+UserWords = Annotated[tuple[str, ...], AfterValidator(_names_the_user)]
 
 
 class LocalSite(Spec):
@@ -53,6 +69,9 @@ class SlurmSite(Spec):
     container: tuple[str, ...] = ()
     """Words of the command that runs a container image, e.g. ``[apptainer, exec, --nv]``; none: jobs that name an image
     do not run there."""
+    as_user: UserWords = ()
+    """Words before sbatch, scontrol and scancel that run them as a job's own user, e.g. ``[sudo, -n, -u, "{user}",
+    --]``; none: all jobs are of the service's user."""
 
 
 class SlurmRestSite(Spec):
@@ -78,6 +97,8 @@ class SlurmRestSite(Spec):
     """Time limit over the expected run time, of jobs that state none; none: the partition's."""
     container: tuple[str, ...] = ()
     """Words of the command that runs a container image; none: jobs that name an image do not run there."""
+    user_token_file: OneUser = None
+    """File with the token of a job's own user, ``{user}`` in its path, with ``url``; none: all jobs are of ``user``."""
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -85,6 +106,8 @@ class SlurmRestSite(Spec):
             raise ValueError("give either socket or url")
         if self.url is not None and (self.user is None or self.token_file is None):
             raise ValueError("url needs user and token_file")
+        if self.url is None and self.user_token_file is not None:
+            raise ValueError("user_token_file goes with url; by a socket all jobs are of the service's user")
         return self
 
 
@@ -113,6 +136,9 @@ class KubernetesSite(Spec):
     """Labels of the nodes that are used."""
     requests: dict[str, str] = Field(default_factory=dict)
     """Further resources of each container, e.g. ``memory: 16Gi``."""
+    as_user: OneUser = None
+    """User as whom a job's objects are made, ``{user}`` in it, e.g. ``oidc:{user}`` (impersonation); none: the
+    service's account."""
 
 
 class RaySite(Spec):
@@ -192,6 +218,9 @@ class LiveConfig(Spec):
     """What is logged."""
     environment: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
     """Variables of the service's environment that jobs of Slurm and local sites get beside PATH, HOME and the like."""
+    users: dict[str, str] = Field(default_factory=dict)
+    """Users at the clusters by the names of tokens, for sites that submit jobs as their owners (``as_user``,
+    ``user_token_file``); a token that is not named has the user of its own name."""
     without_tokens: bool = False
     """Whether it runs jobs at clusters though it has no tokens: whoever uses its machine is then administrator."""
     largest_gang: Gang = 64

@@ -29,7 +29,7 @@ PUT_OFF: Final = "not handed over yet: "
 """How the reason of a job begins whose hand-over is tried again."""
 ORDERS: Final = """
 SELECT o.token, o.stage, o.handle, o.tries, j.id, j.name, j.request, j.gpus, j.run_s, j.start_s, j.state, j.cancelling,
-       j.attempt, j.retries, j.began_s, j.serial, j.reason, j.work, j.told
+       j.attempt, j.retries, j.began_s, j.serial, j.reason, j.work, j.told, j.owner
 FROM outbox o JOIN jobs j ON j.token = o.token
 """
 TO_DELIVER: Final = f"{ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')"
@@ -368,6 +368,7 @@ def _order(row: Row, handle: str | None = None) -> Order:
         start_s=row["start_s"],
         handle=row["handle"] if handle is None else handle,
         terms=msgspec.convert(asked, Terms),
+        owner=row["owner"],
     )
 
 

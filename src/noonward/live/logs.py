@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 import json
 import logging
 import re
@@ -16,6 +17,9 @@ REQUEST: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("noonward_r
 ACCESS: Final = logging.getLogger("noonward.live.requests")
 """A line per request."""
 HEADER: Final = "x-request-id"
+_FIRST: Final = secrets.token_hex(4)
+_IDS: Final = itertools.count()
+"""Ids of requests: random for each process, then counted."""
 _GIVEN: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _EXTRA: Final = ("method", "path", "status", "duration_ms", "who")
 
@@ -75,7 +79,7 @@ def request_id(given: str | None) -> str:
         >>> request_id("deploy-7"), request_id("a b") == "a b", len(request_id(None))
         ('deploy-7', False, 16)
     """
-    return given if given is not None and _GIVEN.fullmatch(given) else secrets.token_hex(8)
+    return given if given is not None and _GIVEN.fullmatch(given) else f"{_FIRST}{next(_IDS):08x}"
 
 
 def log_request(method: str, path: str, status: int, began: float, who: str) -> None:

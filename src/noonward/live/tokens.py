@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import secrets
@@ -117,6 +118,7 @@ def any_tokens(store: Store) -> bool:
     return bool(store.read("SELECT 1 FROM tokens LIMIT 1"))
 
 
+@functools.lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Returns whether an address, or ``localhost``, is that of the machine itself.
 

@@ -62,11 +62,7 @@ class Dual:
         Raises:
             ScenarioError: Prices have another shape, are negative or not finite.
         """
-        if price_SH.shape != self.shape or not (np.isfinite(price_SH) & (price_SH >= 0)).all():
-            raise ScenarioError(
-                f"capacity prices of shape {price_SH.shape} with values from {np.min(price_SH, initial=np.inf)} USD "
-                f"per GPU and period; expected shape {self.shape} (sites, periods) and finite values of at least 0"
-            )
+        self.require(price_SH)
         self.evaluations += 1
         np.cumsum(price_SH, axis=1, out=self._cumulative_SH[:, 1:])
         c = self.columns
@@ -79,6 +75,14 @@ class Dual:
         paid_SH = None if self._constant else self.capacity_SH * price_SH
         capacity_usd = float(self.gpus_S @ price_SH.sum(axis=1) if paid_SH is None else paid_SH.sum())
         return self.idle_usd + taken_usd + capacity_usd, free_SH
+
+    def require(self, price_SH: F8) -> None:
+        """Raises ScenarioError where prices have another shape, are negative or not finite."""
+        if price_SH.shape != self.shape or not (np.isfinite(price_SH) & (price_SH >= 0)).all():
+            raise ScenarioError(
+                f"capacity prices of shape {price_SH.shape} with values from {np.min(price_SH, initial=np.inf)} USD "
+                f"per GPU and period; expected shape {self.shape} (sites, periods) and finite values of at least 0"
+            )
 
     def priced_usd_J(self, price_SH: F8) -> F8:
         """Returns every job's best value after capacity prices, USD, at least 0."""

@@ -17,6 +17,7 @@ from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.master import Master
 from noonward.bound.cluster_utility.prices import descend, descend_evenly, polish, polish_in_pieces, refine
 from noonward.bound.cluster_utility.primal import BookedSchedule, book, least_gpu_hours
+from noonward.bound.cluster_utility.quotas import QuotaBound, quota_bound
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S
@@ -53,6 +54,8 @@ class UtilityBound:
     schedule: BookedSchedule | None
     cut: bool = False
     """Whether the seconds given ran out, so that steps may have been left out."""
+    quotas: QuotaBound | None = None
+    """Prices of the tenants' quotas, where there are tenants."""
 
     @property
     def lower_usd(self) -> float:
@@ -83,7 +86,8 @@ def utility_bound(
 
     Relaxed beside integrality: capacity within an hour (GPU-hours <= R x 1 h), queues, the hour in which a migrated
     job leaves, chains of migrations (bounded by shortest paths), capacity curves (``caps``). Exact: starts on slots,
-    deadlines (Eq. 7b), energy, carbon and retrieval at the hours they fall in.
+    deadlines (Eq. 7b), energy, carbon and retrieval at the hours they fall in. Quotas of tenants count as
+    ``quota_bound`` says, and no schedule is made where there are any.
 
     Args:
         environment: Environment with economics and signals, ``end: drained``.
@@ -129,6 +133,8 @@ def utility_bound(
         return time.monotonic() >= end_s
 
     relaxation, refined = Relaxation(environment), 0
+    if environment.tenants is not None:
+        return _within_quotas(environment, relaxation, iterations, tolerance, most_jobs, late, period_s)
     master: Master | None = None
     hard_caps = environment.caps is not None and environment.caps.hard
     books = schedule and environment.protocol == "each-slot" and not hard_caps
@@ -183,3 +189,36 @@ def utility_bound(
         found = scheduled(rounds, 2)
         excess_usd = min(excess_usd, upper_usd - relaxation.costs.idle_usd - found.value_usd)
     return bound()
+
+
+def _within_quotas(
+    environment: Environment,
+    relaxation: Relaxation,
+    iterations: int,
+    tolerance: float,
+    most_jobs: int,
+    late: Callable[[], bool],
+    period_s: float,
+) -> UtilityBound:
+    """Returns the bound where tenants have quotas."""
+    if period_s < HOUR_S:
+        raise ScenarioError(
+            f"prices by periods of {period_s:g} s were asked, and scenario {environment.scenario!r} has tenants, whose "
+            "quotas are priced by the hour; leave out period_s, or the tenants (--set tenants=null)"
+        )
+    assert environment.tenants is not None, "asked for where there are tenants"
+    assert environment.tenant_J is not None, "tenants and those of jobs go together"
+    found = quota_bound(
+        relaxation, environment.tenants, environment.tenant_J, iterations=iterations, tolerance=tolerance,
+        most_jobs=most_jobs, late=late,
+    )  # fmt: skip
+    return UtilityBound(
+        upper_usd=found.upper_usd,
+        idle_usd=relaxation.costs.idle_usd,
+        price_usd_per_gpu_hour_SH=found.price_SH,
+        iterations=found.evaluations,
+        dual_excess_usd=found.excess_usd,
+        schedule=None,
+        cut=late(),
+        quotas=found,
+    )

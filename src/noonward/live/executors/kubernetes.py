@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from noonward.live.executors.manifests import MANAGED, QUEUE, manifest
+from noonward.live.executors.identity import Users, put_in
+from noonward.live.executors.manifests import MANAGED, QUEUE, USER, manifest
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.web import ClusterWeb
 
@@ -32,6 +33,9 @@ class KubernetesExecutor:
         gpus_per_node: GPUs of a node.
         node_selector: Labels of the nodes that are used.
         requests: Further resources of each container.
+        as_user: Name at the cluster of a job's user, ``{user}`` in it, e.g. ``"oidc:{user}"``: objects are made,
+            resumed and deleted as that user (impersonation); None: as the service's account.
+        users: Whose user is who, for ``as_user``.
     """
 
     at_once = 8
@@ -50,11 +54,14 @@ class KubernetesExecutor:
         gpus_per_node: int = 8,
         node_selector: dict[str, str] | None = None,
         requests: dict[str, str] | None = None,
+        as_user: str | None = None,
+        users: Users | None = None,
     ) -> None:
         self._second_of, self._web, self._namespace, self._queue = second_of, web, namespace, queue
         self._gpu_resource, self._gpus_per_node = gpu_resource, gpus_per_node
         self._image, self._node_selector, self._requests = image, node_selector or {}, requests or {}
         self._cancelled: set[str] = set()
+        self._as_user, self._users = as_user, users or Users()
 
     def find(self, order: Order) -> str | None:
         """Returns the uid of the object of this token, or None."""
@@ -71,8 +78,12 @@ class KubernetesExecutor:
             node_selector=self._node_selector,
             requests=self._requests,
         )
-        status, made = self._web.call("POST", self._path(self._kind(order.gpus)), content, known=(400, 409, 422))
-        if status in (400, 422):
+        more = self._as(order)
+        if more:
+            content["metadata"]["annotations"][USER] = self._users.of(order)
+        known = (400, 403, 409, 422) if more else (400, 409, 422)
+        status, made = self._web.call("POST", self._path(self._kind(order.gpus)), content, known=known, more=more)
+        if status in (400, 403, 422):
             said = made.get("message") if isinstance(made, dict) else None
             raise RefusedError(f"{self._web.title} refused it: {said or f'status {status}'}")
         if status == 409:
@@ -92,7 +103,8 @@ class KubernetesExecutor:
             change["spec"] = {"suspend": False}
         else:
             change["metadata"]["labels"] = {QUEUE: self._queue}
-        self._web.call("PATCH", self._path(self._kind(order.gpus), order.token), change, kind=MERGE)
+        path = self._path(self._kind(order.gpus), order.token)
+        self._web.call("PATCH", path, change, kind=MERGE, more=self._as(order))
 
     def cancel(self, order: Order) -> None:
         """Deletes the object and its pods."""
@@ -101,7 +113,8 @@ class KubernetesExecutor:
         if order.handle is not None:
             content["preconditions"] = {"uid": order.handle}  # type: ignore[assignment]
         for kind in (_JOBS, _SETS) if order.gpus <= 0 else (self._kind(order.gpus),):
-            self._web.call("DELETE", self._path(kind, order.token), content, known=(404, 409))
+            path = self._path(kind, order.token)
+            self._web.call("DELETE", path, content, known=(404, 409), more=self._as(order))
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where each job stands; one that was deleted here is cancelled."""
@@ -119,7 +132,7 @@ class KubernetesExecutor:
         """Returns the suspended objects of this product."""
         return [
             Order(token=found["metadata"]["name"], job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0,
-                  handle=found["metadata"]["uid"])
+                  handle=found["metadata"]["uid"], user=found["metadata"].get("annotations", {}).get(USER, ""))
             for found in self._objects()
             if self._phase(found)[0] == "held"
         ]  # fmt: skip
@@ -139,6 +152,12 @@ class KubernetesExecutor:
             if spec.get("nodeName") in total and not MANAGED.items() <= labels.items():
                 others += sum(self._gpus(each.get("resources", {}).get("limits", {})) for each in spec["containers"])
         return max(0, sum(total.values()) - others)
+
+    def _as(self, order: Order) -> dict[str, str]:
+        """Returns the header that a request about a job is made with in the name of its user."""
+        if self._as_user is None:
+            return {}
+        return {"Impersonate-User": put_in((self._as_user,), self._users.of(order))[0]}
 
     def _gpus(self, resources: dict[str, str]) -> int:
         return int(resources.get(self._gpu_resource, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from noonward.live.config import KubernetesSite, LiveConfig, LocalSite, ModelSite, RaySite, SlurmRestSite, SlurmSite
+from noonward.live.executors.identity import Users
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.model import ModelExecutor
@@ -46,6 +47,8 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             node_selector=site.node_selector,
             requests=site.requests,
+            as_user=site.as_user,
+            users=Users(config.users),
         )
     if isinstance(site, RaySite):
         web = ClusterWeb(name, site.url, token_file=site.token_file)
@@ -59,6 +62,8 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             time_limit_factor=site.time_limit_factor,
             container=site.container,
+            user_token_file=site.user_token_file,
+            users=Users(config.users),
         )
     return _slurm(site, config, store)
 
@@ -76,6 +81,8 @@ def _slurm(site: SlurmSite, config: LiveConfig, store: Store) -> SlurmExecutor:
         gpus_per_node=site.gpus_per_node,
         time_limit_factor=site.time_limit_factor,
         container=site.container,
+        as_user=site.as_user,
+        users=Users(config.users),
     )
 
 

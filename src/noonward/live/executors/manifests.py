@@ -13,6 +13,8 @@ MANAGED: Final = {"app.kubernetes.io/managed-by": "noonward"}
 """Label of every object of this product."""
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Label that gives an object to a queue of Kueue."""
+USER: Final = "noonward/user"
+"""Annotation with the user that an object was made as, where that is not the service's account."""
 WORKERS: Final = "workers"
 """Name of the replicated job of a gang."""
 

@@ -36,6 +36,8 @@ class Order:
         start_s: Start that was decided, s since the service's start.
         handle: The cluster's own name of the job, once it is known.
         terms: What else it asks of its cluster.
+        owner: Name of the token that it was submitted with; empty: none.
+        user: User that the cluster says it is of; empty: as its owner's (``noonward.live.executors.identity``).
     """
 
     token: str
@@ -47,6 +49,8 @@ class Order:
     start_s: float
     handle: str | None = None
     terms: Terms = NONE
+    owner: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,7 @@ class Status:
         ended_s: When it ended.
         exit_code: Exit code of its command, if known.
         reason: Reason that the cluster gives; empty for a job that waits for its turn there.
+        user: User that it is of there; empty: not known.
     """
 
     token: str
@@ -70,6 +75,7 @@ class Status:
     ended_s: float | None = None
     exit_code: int | None = None
     reason: str = ""
+    user: str = ""
 
 
 class Executor(Protocol):

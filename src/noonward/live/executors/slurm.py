@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from noonward.live.executors.environment import passed_on, working_folder
+from noonward.live.executors.identity import Account, Users, put_in
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.script import batch_script
 from noonward.live.terms import EVERY
@@ -68,7 +69,7 @@ AWAY: Final = re.compile(
 """Words of sbatch about the cluster; whatever else it says when it fails is about the job."""
 _OF_SBATCH: Final = ("SBATCH_", "SLURM_CONF")
 """How variables begin that sbatch reads itself."""
-_FIELDS: Final = ("JobID", "Name", "State", "StartTime", "EndTime", "exit_code", "Reason")
+_FIELDS: Final = ("JobID", "Name", "State", "StartTime", "EndTime", "exit_code", "UserName", "Reason")
 
 
 class SlurmExecutor:
@@ -80,7 +81,7 @@ class SlurmExecutor:
         clusters: Value of ``--clusters``, where one command line serves several clusters; None: the default one.
         partition: Partition; None: the default one.
         options: Further options of sbatch, e.g. ``("--account=ai", "--mem=0")``.
-        chdir: Folder in which jobs run; None: the home of the service's user, or /tmp where it has none.
+        chdir: Folder in which jobs run; None: the home of the user that they are of, or /tmp where it has none.
         output: File for what a job prints, as sbatch takes it; None: one named for the job's token in ``chdir``.
         environment: Variables of the service's environment that jobs get beside those of ``PASSED_ON``.
         gpus_per_node: GPUs of a node; larger gangs take as many whole nodes as they need.
@@ -88,6 +89,9 @@ class SlurmExecutor:
         container: Words of the command that runs a container image, e.g. ``("apptainer", "exec", "--nv")``; none: jobs
             that name an image do not run here.
         commands: Folder of the commands; None: from the search path.
+        as_user: Words before a command that is run as a job's own user, ``{user}`` among them, e.g. ``("sudo", "-n",
+            "-u", "{user}", "--")``; none: all jobs are of the service's user.
+        users: Whose user is who, for ``as_user``.
 
     Raises:
         ClusterError: sbatch is not installed.
@@ -111,12 +115,13 @@ class SlurmExecutor:
         time_limit_factor: float | None = None,
         container: Sequence[str] = (),
         commands: Path | None = None,
+        as_user: Sequence[str] = (),
+        users: Users | None = None,
     ) -> None:
         self._second_of = second_of
         self._clusters = () if clusters is None else (f"--clusters={clusters}",)
         self._partition, self._options, self._container = partition, tuple(options), tuple(container)
-        self._folder = working_folder() if chdir is None else chdir
-        self._output = output or f"{self._folder}/%x.out"
+        self._chdir, self._output, self._as_user, self._users = chdir, output, tuple(as_user), users or Users()
         self.takes = takes_of(container)
         self._passed_on = tuple(environment)
         self._gpus_per_node = gpus_per_node
@@ -139,20 +144,24 @@ class SlurmExecutor:
         """
         found = [status for status in self._listed((order.token,)) if status.token == order.token]
         found = found or self._accounted(f"--name={order.token}", "--starttime=1970-01-02")
+        if self._as_user:  # others may give their jobs any name
+            found = [status for status in found if status.user == self._users.of(order)]
         found = [status for status in found if status.phase != "cancelled"] or found
         return min((status.handle for status in found), key=int, default=None)
 
     def submit_held(self, order: Order) -> str:
         """Submits a job with ``--hold``; its name and comment are the token."""
         script = batch_script(order, container=self._container)
-        given = passed_on(self._passed_on)
+        account = Account.of(self._users.of(order)) if self._as_user else None
+        given = passed_on(self._passed_on) | dict({} if account is None else account.variables)
+        folder = working_folder() if account is None else account.home
         given |= {name: value for name, value in self._environment.items() if name.startswith(_OF_SBATCH)}
         arguments = [
             "--parsable", "--hold", f"--job-name={order.token}", f"--comment={order.token}", *self._clusters,
-            *self._gang(order.gpus), *self._of_terms(order),
+            *self._gang(order.gpus), *self._of_terms(order, self._chdir or folder),
         ]  # fmt: skip
         try:
-            printed = self._call("sbatch", *arguments, given=script, environment=given)
+            printed = self._call("sbatch", *arguments, given=script, environment=given, of=order)
         except _FailedError as error:
             if AWAY.search(error.words):
                 raise
@@ -162,13 +171,13 @@ class SlurmExecutor:
             raise RefusedError(f"sbatch took it and gave it no number, but printed {printed.strip()[:200]!r}")
         return handle
 
-    def _of_terms(self, order: Order) -> tuple[str, ...]:
+    def _of_terms(self, order: Order, folder: Path) -> tuple[str, ...]:
         """Returns the options that the site states, and those of a job, which come last and so hold."""
         terms, limit = order.terms, time_limit_min(order, self._factor)
         said = {
             "partition": terms.partition or self._partition,
-            "chdir": terms.workdir or self._folder,
-            "output": terms.output or self._output,
+            "chdir": terms.workdir or folder,
+            "output": terms.output or self._output or f"{folder}/%x.out",
         }
         own = {"qos": terms.qos, "account": terms.account, "time": limit}
         return (
@@ -191,12 +200,12 @@ class SlurmExecutor:
         """Releases a held job; one that was released before, or has ended, is left as it is."""
         status = self._of(order)
         if status is not None and status.phase == "held":
-            self._call("scontrol", *self._clusters, "release", str(order.handle))
+            self._call("scontrol", *self._clusters, "release", str(order.handle), of=order)
 
     def cancel(self, order: Order) -> None:
         """Cancels a job by its number."""
         if order.handle is not None:
-            self._call("scancel", *self._clusters, order.handle)
+            self._call("scancel", *self._clusters, order.handle, of=order)
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where jobs stand; of those that the controller has forgotten, what the accounting keeps.
@@ -222,10 +231,11 @@ class SlurmExecutor:
     def strays(self) -> list[Order]:
         """Returns the held jobs whose names are tokens of this product."""
         return [
-            Order(token=each.token, job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0, handle=each.handle)
+            Order(token=each.token, job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0, handle=each.handle,
+                  user=each.user)
             for each in self._listed(())
             if each.phase == "held"
-        ]
+        ]  # fmt: skip
 
     def usable_gpus(self, running_gpus: int) -> int | None:
         """Returns the GPUs of nodes that are up, less those that jobs of others hold."""
@@ -258,14 +268,14 @@ class SlurmExecutor:
         named = (f"--name={','.join(tokens)}",) if 0 < len(tokens) <= 500 else ()
         fields = ",".join(f"{field}:|" for field in _FIELDS)
         text = self._call("squeue", "--noheader", "--states=all", *self._clusters, *named, "-O", fields)
-        rows = (line.rstrip("|").split("|", 6) for line in text.splitlines() if f"|{PREFIX}" in line)
+        rows = (line.rstrip("|").split("|", 7) for line in text.splitlines() if f"|{PREFIX}" in line)
         return [
-            self._status(handle, token, state, began, ended, wait_code(code), reason)
-            for handle, token, state, began, ended, code, reason in rows
+            self._status(handle, token, state, began, ended, wait_code(code), user, reason)
+            for handle, token, state, began, ended, code, user, reason in rows
         ]
 
     def _status(
-        self, handle: str, token: str, state: str, began: str, ended: str, code: int | None, reason: str
+        self, handle: str, token: str, state: str, began: str, ended: str, code: int | None, user: str, reason: str
     ) -> Status:
         phase = phase_of(state, reason)
         over = phase in ("done", "failed", "cancelled", "node-failed")
@@ -277,6 +287,7 @@ class SlurmExecutor:
             ended_s=self._time(ended) if over else None,
             exit_code=code if phase in ("done", "failed") else None,
             reason=waiting_reason(phase, state, reason),
+            user=user,
         )
 
     def accounted(self, handles: Sequence[str]) -> list[Status]:
@@ -292,16 +303,16 @@ class SlurmExecutor:
         try:
             text = self._call(
                 "sacct", "-n", "-P", "-X", *self._clusters, *which,
-                "--format=JobIDRaw,JobName,State,Start,End,ExitCode",
+                "--format=JobIDRaw,JobName,State,Start,End,ExitCode,User",
             )  # fmt: skip
         except ClusterError:
             if NO_ACCOUNTING.search(self._call("scontrol", *self._clusters, "show", "config")):
                 return []
             raise
-        rows = (line.split("|") for line in text.splitlines() if line.count("|") == 5)
+        rows = (line.split("|") for line in text.splitlines() if line.count("|") == 6)
         return [
-            self._status(handle, name, state.split()[0], began, ended, colon_code(code), f"exit code {code}")
-            for handle, name, state, began, ended, code in rows
+            self._status(handle, name, state.split()[0], began, ended, colon_code(code), user, f"exit code {code}")
+            for handle, name, state, began, ended, code, user in rows
         ]
 
     def _time(self, text: str) -> float | None:
@@ -310,18 +321,31 @@ class SlurmExecutor:
         return self._second_of(float(text))
 
     def _call(
-        self, command: str, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *arguments: str,
+        given: str = "",
+        environment: Mapping[str, str] | None = None,
+        of: Order | None = None,
     ) -> str:
         """Runs a command of Slurm and returns what it printed.
+
+        Args:
+            command: Its name.
+            arguments: Its arguments.
+            given: What it reads.
+            environment: Its environment; None: that of all commands.
+            of: Job that it is about: it is run as the job's user, where jobs have users of their own.
 
         Raises:
             ClusterError: It is missing, failed (``_FailedError``) or took too long.
         """
         path = command if self._commands is None else str(self._commands / command)
+        before = put_in(self._as_user, self._users.of(of)) if of is not None and self._as_user else ()
         try:
             done = subprocess.run(
-                [path, *arguments], input=given, env=environment or self._environment, text=True, capture_output=True,
-                timeout=TIMEOUT_S, check=False,
+                [*before, path, *arguments], input=given, env=environment or self._environment, text=True,
+                capture_output=True, timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ClusterError(f"{command} did not answer: {error}") from error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from noonward.live.executors.environment import job_environment
+from noonward.live.executors.identity import Users, put_in
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
 from noonward.live.executors.script import batch_script
 from noonward.live.executors.slurm import (
@@ -36,6 +38,9 @@ class SlurmRestExecutor:
         gpus_per_node: GPUs of a node; larger gangs take as many nodes as they need, each the same number of GPUs.
         time_limit_factor: Time limit over the expected run time, of jobs that state none; None: the partition's limit.
         container: Words of the command that runs a container image; none: jobs that name an image do not run here.
+        user_token_file: File with the token of a job's own user, ``{user}`` in its path: jobs are submitted, released
+            and cancelled with it, and so are that user's; None: all jobs are of the user that ``web`` asks as.
+        users: Whose user is who, for ``user_token_file``.
     """
 
     at_once = 8
@@ -51,15 +56,20 @@ class SlurmRestExecutor:
         gpus_per_node: int = 8,
         time_limit_factor: float | None = None,
         container: Sequence[str] = (),
+        user_token_file: str | None = None,
+        users: Users | None = None,
     ) -> None:
         self._second_of, self._web = second_of, web
         self._partition, self._fields = partition, dict(fields or {})
         self._gpus_per_node, self._factor = gpus_per_node, time_limit_factor
         self._container, self.takes = tuple(container), takes_of(container)
+        self._user_token_file, self._users = user_token_file, users or Users()
 
     def find(self, order: Order) -> str | None:
         """Returns the number of the oldest job of this token that was not cancelled, or None."""
         found = [each for each in self._jobs() if each["name"] == order.token]
+        if self._user_token_file is not None:  # others may give their jobs any name
+            found = [each for each in found if each.get("user_name") == self._users.of(order)]
         found = [each for each in found if PHASES.get(each["job_state"]) != "cancelled"] or found
         return str(min(int(each["job_id"]) for each in found)) if found else None
 
@@ -91,7 +101,7 @@ class SlurmRestExecutor:
         job |= {name: value for name, value in own.items() if value is not None}
         script = batch_script(order, {}, self._container)
         try:
-            return str(self._call("POST", "/job/submit", {"script": script, "job": job})["job_id"])
+            return str(self._call("POST", "/job/submit", {"script": script, "job": job}, order)["job_id"])
         except _AnsweredError as error:
             if AWAY.search(str(error)):
                 raise
@@ -101,13 +111,13 @@ class SlurmRestExecutor:
         """Releases a held job; one that was released before, or has ended, is left as it is."""
         said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), None)
         if said is not None and self._status(said).phase == "held":
-            self._call("POST", f"/job/{order.handle}", {"hold": False})
+            self._call("POST", f"/job/{order.handle}", {"hold": False}, order)
 
     def cancel(self, order: Order) -> None:
         """Cancels a job by its number; one that has ended is left as it is."""
         said = next((each for each in self._jobs() if str(each["job_id"]) == order.handle), None)
         if said is not None and PHASES.get(said["job_state"], "running") in ("queued", "running"):
-            self._call("DELETE", f"/job/{order.handle}")
+            self._call("DELETE", f"/job/{order.handle}", of=order)
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where jobs stand."""
@@ -118,9 +128,10 @@ class SlurmRestExecutor:
         """Returns the held jobs whose names are tokens of this product."""
         held = [each for each in map(self._status, self._jobs()) if each.phase == "held"]
         return [
-            Order(token=each.token, job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0, handle=each.handle)
+            Order(token=each.token, job=-1, name="", command="", gpus=0, run_s=0.0, start_s=0.0, handle=each.handle,
+                  user=each.user)
             for each in held
-        ]
+        ]  # fmt: skip
 
     def usable_gpus(self, running_gpus: int) -> int | None:
         """Returns the GPUs of nodes that are up, less those that jobs of others hold."""
@@ -147,18 +158,34 @@ class SlurmRestExecutor:
             ended_s=self._time(said.get("end_time")) if over else None,
             exit_code=wait_code(str(said.get("exit_code"))) if phase in ("done", "failed") else None,
             reason=waiting_reason(phase, said["job_state"], reason),
+            user=str(said.get("user_name") or ""),
         )
 
     def _time(self, posix_s: float | None) -> float | None:
         return self._second_of(float(posix_s)) if posix_s else None
 
-    def _call(self, method: str, path: str, content: object = None) -> dict[str, Any]:
-        """Returns an answer.
+    def _as(self, order: Order | None) -> dict[str, str]:
+        """Returns the headers that make a request one of a job's own user.
+
+        Raises:
+            RefusedError: There is no token of the user.
+        """
+        if order is None or self._user_token_file is None:
+            return {}
+        user = self._users.of(order)
+        try:
+            token = Path(put_in((self._user_token_file,), user)[0]).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise RefusedError(f"there is no token of the user {user!r}, whom the job is of: {error}") from error
+        return {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": token}
+
+    def _call(self, method: str, path: str, content: object = None, of: Order | None = None) -> dict[str, Any]:
+        """Returns an answer; a request about a job is made as its user, where jobs have users of their own.
 
         Raises:
             ClusterError: There is none, or Slurm refused (``_AnsweredError``).
         """
-        _, found = self._web.call(method, _BASE + path, content, known=(500,))
+        _, found = self._web.call(method, _BASE + path, content, known=(500,), more=self._as(of))
         errors = found.get("errors") if isinstance(found, dict) else None
         if isinstance(found, dict) and found.get("job_id"):
             return found  # it was taken; "errors" may say that it is held

@@ -63,6 +63,7 @@ class ClusterWeb:
         query: Mapping[str, str] | None = None,
         kind: str = "application/json",
         known: tuple[int, ...] = (),
+        more: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
         """Returns status and JSON of an answer.
 
@@ -73,6 +74,7 @@ class ClusterWeb:
             query: Parameters.
             kind: Content type.
             known: Statuses of failures that the caller knows what to do with.
+            more: Further headers, which replace others of the same names.
 
         Raises:
             ClusterError: There is no answer, it is another failure, or it is not JSON.
@@ -82,6 +84,7 @@ class ClusterWeb:
             if self._token_file is not None:
                 token = self._token_file.read_text(encoding="utf-8").strip()
                 headers |= {self._token_header: token} if self._token_header else {"Authorization": f"Bearer {token}"}
+            headers |= dict(more or {})
             body = None if content is None else self._encoded(content)
             reply = self._client.request(method, path, content=body, params=dict(query or {}), headers=headers)
             found = reply.json() if reply.content else None

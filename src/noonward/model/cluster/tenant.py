@@ -139,6 +139,11 @@ class Tenants(Spec):
         borrowed_T = np.minimum(pool_T, lends_T + records["borrow"])
         return np.asarray(records["kept"] + borrowed_T, dtype=np.int64)
 
+    def with_one_more(self, name: str) -> Tenants:
+        """Returns the tenants where one of them is guaranteed one GPU more."""
+        more = self.of[name].model_copy(update={"gpus": self.of[name].gpus + 1})
+        return self.model_copy(update={"of": {**self.of, name: more}})
+
     def records(self) -> Records:
         """Returns the tenants as TENANT records that hold nothing."""
         out = np.zeros(len(self.of), TENANT)

@@ -51,7 +51,7 @@ def test_a_net_is_evaluated_in_one_thread(threads):
     seen = []
 
     class Net:
-        zones = packaged_net().zones
+        zones, record = packaged_net().zones, packaged_net().record
 
         def __call__(self, input_BF):
             seen.append(threads[-1])

@@ -32,10 +32,19 @@ def simd_of_numpy():
     return " ".join(name for name in numpy_core.__cpu_dispatch__ if found.get(name, True))
 
 
+def runs_here(*names):
+    """Whether this CPU has the instructions of a kernel, by any of numpy's names for them."""
+    return any(numpy_core.__cpu_features__.get(name, False) for name in names)
+
+
+KERNELS = {
+    "Haswell": runs_here("AVX2", "X86_V3"),
+    "Prescott": runs_here("SSE3", "X86_V2"),
+    "SkylakeX": runs_here("AVX512_SKX", "X86_V4"),
+}
+"""Kernels of OpenBLAS, and whether this CPU can run them: others end the process by an illegal instruction."""
 MACHINES = {
-    "BLAS for Haswell": {"OPENBLAS_CORETYPE": "Haswell"},
-    "BLAS for Prescott": {"OPENBLAS_CORETYPE": "Prescott"},
-    "BLAS for SkylakeX": {"OPENBLAS_CORETYPE": "SkylakeX"},
+    **{f"BLAS for {name}": {"OPENBLAS_CORETYPE": name} for name, runs in KERNELS.items() if runs},
     "numpy and C library without SIMD": {
         "NPY_DISABLE_CPU_FEATURES": simd_of_numpy(),
         "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-FMA4",

@@ -109,6 +109,15 @@ def test_jobs_keep_to_the_gpu_type_that_they_ran_on(noonward: CommandLine, files
     assert noonward("simulate", "mine.yaml", "--policy", "local-fcfs").code == 0
 
 
+def test_jobs_without_an_origin_among_others_are_counted_with_what_to_do(noonward: CommandLine, files: None) -> None:
+    table = pl.read_csv("jobs.csv").with_columns(pl.col("origin").replace({"bln": "berlin", "par": None}))
+    table.write_csv("log.csv")
+    answer = noonward("init", "mine.yaml", *BERLIN, *PARIS, "--jobs", "log.csv", "--signals", "signals.csv")
+    assert answer.code == 2
+    assert f"{table['origin'].null_count()} of {table.height} jobs do not say where they come from" in answer.err
+    assert "noonward import ... --origin FILE=berlin" in answer.err
+
+
 def test_classes_come_from_columns_of_the_log(noonward: CommandLine, files: None) -> None:
     table = pl.read_csv("jobs.csv").with_columns(partition=pl.Series(["dev", "gpu", "gpu", "gpu"] * 24))
     table.write_csv("log.csv")

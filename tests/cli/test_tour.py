@@ -111,7 +111,7 @@ def test_from_downloaded_files_to_a_report(noonward: CommandLine) -> None:
 
     answer = noonward(*steps[3], "--json", "--workers", 1)
     assert answer.code == 0, answer.err
-    assert json.loads(answer.out)["today"] == "what-happened"
+    assert json.loads(answer.out)["baseline"] == "what-happened"
     shares = {figure["name"]: figure["value"] for figure in json.loads(answer.out)["figures"]}
     assert shares["saved_share/base"] > shares["saved_share/stay"]
 

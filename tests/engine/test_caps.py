@@ -104,7 +104,7 @@ def compare(outcome, world, jobs, run):
             round(x.end_s, 5),
             x.gpus,
             x.rate,
-            x.watts * world.sites[x.job.site].pue,
+            x.watts * world.sites[x.site].pue,
         )
         for x in run.stretches
         if x.job.index in noted and x.begin_s < outcome.ended_s

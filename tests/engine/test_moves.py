@@ -116,7 +116,7 @@ def world(**options):
     made = small_worlds.plain(
         [2, 2],
         [{"gpus": 1, "work": 3 * HOUR_S, "slack_s": 4 * HOUR_S, "move_gb": 10.0}],
-        price=[[100.0] * 24, [50.0] * 24],
+        price=[[100.0], [50.0]],
         network=network,
         window_h=12,
         **options,

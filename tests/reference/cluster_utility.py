@@ -206,7 +206,7 @@ def brute_force(env, tenants=()):
     for combination in itertools.product(*menus):
         total = sum(choice[2] for choice in combination if choice)
         runs = [(j, c[0], c[1], c[3]) for j, c in enumerate(combination) if c]
-        if total > best and fits(env, runs) and within_quotas(env, tenants, runs):
+        if total > best and fits(env, runs) and (not tenants or within_quotas(env, tenants, runs)):
             best = total
     return plain_idle(env) + best
 

@@ -208,6 +208,14 @@ class Run(each_slot.Run):
             return job.deadline_s
         return job.deadline_s + life.ran_s - self.rules(job.class_).load_s
 
+    def may_start(self, job, s):
+        """A suspended job fits if one of its gangs does."""
+        if not self.suspended(job):
+            return super().may_start(job, s)
+        site = self.plant.sites[s]
+        fits = job.class_ not in site.barred and self.least(job) <= site.gpus
+        return fits and self.now_s <= self.latest_start_s(job, s)
+
     def may_move(self, job, s, d):
         """A suspended job, if its class moves, to a site at which it runs as fast as where it stands."""
         if not self.suspended(job):

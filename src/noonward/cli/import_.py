@@ -46,7 +46,7 @@ def import_(
         typer.Option(formats=["%Y-%m-%d"], help="Move a log by whole weeks, so that it begins in this day's week."),
     ] = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Origin (ingress point) of all jobs: berlin; or CLUSTER=ORIGIN.")
+        list[str] | None, typer.Option(help="Origin of all jobs: berlin; or CLUSTER=ORIGIN, or FILE=ORIGIN.")
     ] = None,
     column: Annotated[
         list[str] | None,

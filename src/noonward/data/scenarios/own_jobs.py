@@ -64,12 +64,16 @@ def own_jobs(asked: OwnFleet, notes: list[str]) -> pl.DataFrame | None:
             f"{asked.jobs} does not say where its jobs come from (no column origin); give the site: --origin {sites[0]}"
         )
     unknown = sorted(set(places.drop_nulls()) - set(sites))
-    if unknown or places.is_null().any():
-        shown = ", ".join(repr(name) for name in unknown[:8]) or "an empty name"
+    if unknown:
+        shown = ", ".join(repr(name) for name in unknown[:8])
         raise ScenarioError(
             f"{asked.jobs}: jobs come from {shown}, which is no site of the fleet ({', '.join(sites)}); say "
-            "which site it "
-            f"is: --origin '{unknown[0] if unknown else 'NAME'}={sites[0]}'"
+            f"which site it is: --origin '{unknown[0]}={sites[0]}'"
+        )
+    if places.is_null().any():
+        raise ScenarioError(
+            f"{asked.jobs}: {places.null_count():,} of {frame.height:,} jobs do not say where they come from; name the "
+            f"site of their log when you import it: noonward import ... --origin FILE={sites[0]}"
         )
     made = _in_pools(asked, frame, places, notes)
     if made.equals(frame):

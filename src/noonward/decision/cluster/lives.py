@@ -155,8 +155,8 @@ def resume_gang(view: ClusterView, job: int, most: int) -> int:
     ends in time, by the run time that is told.
     """
     life, record, freedom = view.life_J[job], view.job_J[job], view.freedom_C[view.job_J[job].class_]
-    if record.gpus_min == record.gpus_max:
-        return record.gpus_min if record.gpus_min <= most else 0
+    if record.gpus_min == record.gpus_max and record.gpus_min == life.own_gpus:
+        return life.own_gpus if life.own_gpus <= most else 0
     gpus = 0
     for k in range(freedom.gangs):
         if freedom.gang_gpus[k] <= min(most, record.gpus_max):

@@ -448,6 +448,8 @@ def answer(
         if running:
             continue
         if plan.serial != view.job_J[job].serial:
+            if plan.serial >= 0:  # its row was another job's at the last question of this instant
+                follow_jobs(view, booked_ST, slot_0, plan_J, slot)
             plan.serial, plan.site = view.job_J[job].serial, NOWHERE
             plan.outlasts, plan.urgent = 0, 0
             plan.deadline_s = min(max(view.job_J[job].deadline_s, view.run_1[0].late_until_s), last_s)

@@ -96,6 +96,7 @@ NOT_TURNED = {
         ),
         "what may be done to running jobs, which policies treat as unbreakable (tests/bound/test_freedoms.py)",
     ),
+    **dict.fromkeys(("Freedom.moves", "Checkpoint.gb"), "suspended jobs that move (tests/engine/test_moves.py)"),
     **dict.fromkeys(
         (
             *(f"Failures.{name}" for name in ("per_gpu_hour", "retries", "share", "at", "recorded")),

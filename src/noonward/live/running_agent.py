@@ -52,7 +52,7 @@ class RunningJobsAgent:
     A suspension has five steps: the wish is committed (stage ``stopping``); the job is told to write its checkpoint,
     where the site states a signal; that is committed; when the job has ended or the grace is over, it is stopped; that
     is committed (stage ``suspended``) once the cluster says so, and only then does the engine free its GPUs. A
-    resumption releases the job at its cluster, or hands it over anew under a token of its own. A power cap is set until
+    resumption releases the job at its cluster, or hands it over again, under a token of its own. A power cap is set until
     the cap that is wanted is the one that is set, and is taken off when the job has left its GPUs.
 
     Args:
@@ -185,7 +185,7 @@ class RunningJobsAgent:
         self._agent.store.do(change)
 
     def _resume(self, row: Row) -> None:
-        """Resumes a suspended job at its cluster, or hands it over anew where it cannot be, or has another size."""
+        """Resumes a suspended job at its cluster, or hands it over again where it cannot be, or has another size."""
         agent, order = self._agent, order_of(row)
         if row["cap"]:
             self._set_cap(row, 0)  # it may have left its GPUs

@@ -133,7 +133,7 @@ class Executor(Protocol):
         """Stops a job so that it can be resumed; does nothing if it has stopped or ended."""
 
     def resume(self, order: Order) -> bool:
-        """Lets a stopped job run again; returns False where it has to be submitted anew."""
+        """Lets a stopped job run again; returns False where it has to be submitted again."""
 
     def cap(self, order: Order, share: float) -> str:
         """Limits a job's power to a share of full power; returns the nodes that it runs on."""

@@ -74,7 +74,7 @@ class PowerCaps:
 
 
 class RunningJobs:
-    """The part of an executor that is about running jobs; this one stops a job by ending it, and resumes it anew.
+    """The part of an executor that is about running jobs; this one stops a job by ending it, and resumes it by a new start.
 
     Attributes:
         levers: What it can do with running jobs.
@@ -114,7 +114,7 @@ class RunningJobs:
         self.cancel(order)
 
     def resume(self, order: Order) -> bool:
-        """Lets a stopped job run again; returns False where it has to be submitted anew."""
+        """Lets a stopped job run again; returns False where it has to be submitted again."""
         return False
 
     def cap(self, order: Order, share: float) -> str:

@@ -41,7 +41,7 @@ class SlurmRestExecutor(RunningJobs):
         time_limit_factor: Time limit over the expected run time, of jobs that state none; None: the partition's limit.
         container: Words of the command that runs a container image; none: jobs that name an image do not run here.
         stopping: How running jobs are told to write a checkpoint; None: they are told nothing. This interface requeues
-            no jobs, so a job is cancelled and submitted anew.
+            no jobs, so a job is cancelled and submitted again.
         power_caps: How their power is limited; None: it is not.
         user_token_file: File with the token of a job's own user, ``{user}`` in its path: jobs are submitted, released
             and cancelled with it, and so are that user's; None: all jobs are of the user that ``web`` asks as.

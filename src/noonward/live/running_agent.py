@@ -52,7 +52,7 @@ class RunningJobsAgent:
     A suspension has five steps: the wish is committed (stage ``stopping``); the job is told to write its checkpoint,
     where the site states a signal; that is committed; when the job has ended or the grace is over, it is stopped; that
     is committed (stage ``suspended``) once the cluster says so, and only then does the engine free its GPUs. A
-    resumption releases the job at its cluster, or hands it over again, under a token of its own. A power cap is set until
+    resumption releases the job at its cluster, or hands it over again, under its own token. A power cap is set until
     the cap that is wanted is the one that is set, and is taken off when the job has left its GPUs.
 
     Args:

@@ -74,7 +74,7 @@ class PowerCaps:
 
 
 class RunningJobs:
-    """The part of an executor that is about running jobs; this one stops a job by ending it, and resumes it by a new start.
+    """The part of an executor that is about running jobs; this one ends jobs to stop them and starts them again.
 
     Attributes:
         levers: What it can do with running jobs.

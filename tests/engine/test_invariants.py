@@ -34,6 +34,15 @@ NAMES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """Compiles all rules before worlds are drawn: Hypothesis takes the time of a draw for slow input."""
+    for protocol, names in NAMES.items():
+        environment = small_worlds.draw(0, protocol, signals=True, history_h=24).environment()
+        for name in names:
+            run(environment, make_scheduler(name), rewards=True)
+
+
 @st.composite
 def runs(draw, **options):
     """A random world under a random rule: (world, outcome with rewards)."""

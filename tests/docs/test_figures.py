@@ -103,6 +103,7 @@ def metered() -> tuple[object, ...]:
     settings = (
         "fleet.tariffs={t: {demand: [{usd_per_kw_month: 10}]}}",
         "fleet.sites.0.meter={tariff: t, connection_kw: 1}",
+        "fleet.sites.0.water={l_per_kwh: 1.8, grid_l_per_kwh: 1.6}",
         "fleet.sites.0.behind_meter={battery: {kw: 0.2, kwh: 0.8}, solar: {kw: 0.3, profile: sun.csv}}",
         "fleet.sites.0.ppa={kw: 1, profile: sun.csv, usd_per_mwh: 40}",
         "events=[{site: north, start_h: 3, hours: 2, baseline_kw: 0.5, cut: 0.5, usd_per_mwh: 100}]",

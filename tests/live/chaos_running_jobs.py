@@ -65,7 +65,7 @@ jobs:
     long: {rate_per_s: 1e-4, work: {law: log-normal, median_work: 3600, sigma: 0.4}}
     short: {rate_per_s: 1e-4, work: {law: log-normal, median_work: 60, sigma: 0.4}}
 """
-UNITS = 20
+UNITS, LAST_UNITS = 20, 100
 LONG = """
 trap stop=1 USR1
 mkdir {ran}/lock-{n} 2> /dev/null || echo {n} >> {ran}/doubled
@@ -105,6 +105,7 @@ def chaos(folder, site, kills, *, seed=5):
     for turn in range(kills + 1):
         with Process("-c", script, json.dumps(config)) as service, Client(service.address, timeout_s=20.0) as client:
             if turn == kills:
+                sent = displaced(client, ran, sent)
                 found = ended(client, site)
                 break
             for _ in range(2):
@@ -116,12 +117,12 @@ def chaos(folder, site, kills, *, seed=5):
     return {"kills": kills, "submitted": sent} | found | counted(ran, sent)
 
 
-def requests(ran, first):
+def requests(ran, first, units=UNITS):
     """Returns two long jobs of four GPUs, and a short one of eight that displaces what runs."""
     long = [
         JobRequest(
             name="long", work=6000.0, origin="north", class_="long", gpus_min=4, max_delay_s=1e7, key=f"k{n}",
-            command=LONG.format(ran=ran, n=n, units=UNITS),
+            command=LONG.format(ran=ran, n=n, units=units),
         )
         for n in (first, first + 1)
     ]  # fmt: skip
@@ -130,6 +131,16 @@ def requests(ran, first):
         command=f"echo run >> {ran}/runs-{first + 2}; echo done >> {ran}/done-{first + 2}",
     )  # fmt: skip
     return [*long, short]
+
+
+def displaced(client, ran, first):
+    """Lets two long jobs begin, and displaces both by a short one; returns how many jobs have been submitted."""
+    *long, short = requests(ran, first, LAST_UNITS)
+    client.submit(*long)
+    with explained(lambda: client.jobs(limit=1000)):
+        wait_for(lambda: all((ran / f"units-{n}").exists() for n in (first, first + 1)), "the last long jobs", 420.0)
+    client.submit(short)
+    return first + 3
 
 
 def ended(client, site):
@@ -152,12 +163,13 @@ def counted(ran, sent):
     marks = {n: (ran / f"done-{n}").read_text().split() for n in range(sent) if (ran / f"done-{n}").exists()}
     doubled = (ran / "doubled").read_text().split() if (ran / "doubled").exists() else []
     units = [int((ran / f"units-{n}").read_text()) for n in range(sent) if (ran / f"units-{n}").exists()]
+    wanted = UNITS * (len(units) - 2) + 2 * LAST_UNITS
     return {
         "lost": sent - len(marks),
         "done twice": sum(len(lines) > 1 for lines in marks.values()),
         "ran side by side with itself": len(doubled),
         "runs": sum(len((ran / f"runs-{n}").read_text().split()) for n in marks),
-        "units of work not done": sum(UNITS - done for done in units),
+        "units of work not done": wanted - sum(units),
     }
 
 

@@ -42,7 +42,7 @@ def test_killed_while_jobs_are_suspended_and_resumed_none_is_lost_doubled_or_lef
     with SlurmSite("north", nodes=2, gpus=4) as site:
         monkeypatch.setenv("PATH", site.env["PATH"])
         found = chaos(tmp_path, site, kills=2)
-    assert found["suspended"] >= 3
+    assert found["suspended"] >= 2
     assert (found["lost"], found["done twice"], found["ran side by side with itself"]) == (0, 0, 0)
     assert (found["units of work not done"], found["left at the cluster"]) == (0, 0)
     assert set(found["states"]) == {"done"}

@@ -122,6 +122,19 @@ def test_a_job_that_waits_is_held(made):
         executor.cancel(one)
 
 
+def test_a_job_that_does_not_run_is_held_instead_of_told_to_write_a_checkpoint(made):
+    executor = made(stopping=Stopping(signal="USR1"))
+    first, second, third = (submitted(executor, f"nw-s6-{n}-0", "sleep 600", gpus=2) for n in (1, 2, 3))
+    executor.release(first)
+    wait_for(lambda: phase(executor, first) == "running", "the first job's start")
+    executor.release(second)
+    for one in (second, third):
+        executor.signal(one)
+        assert phase(executor, one) == "held"
+    for one in (first, second, third):
+        executor.cancel(one)
+
+
 def test_the_power_of_a_jobs_gpus_is_limited_by_a_command(made, tmp_path):
     words = ("/bin/sh", "-c", f"echo {{nodes}} {{watts}} {{job}} >> {tmp_path}/limits")
     executor = made(power_caps=PowerCaps(command=words, full_w=700.0))

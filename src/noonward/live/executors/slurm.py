@@ -227,8 +227,17 @@ class SlurmExecutor(RunningJobs):
             self._call("scancel", *self._clusters, order.handle, of=order)
 
     def signal(self, order: Order) -> None:
-        """Sends a job's processes the signal upon which they write a checkpoint."""
-        if self._signal is not None and not self._pauses:
+        """Sends a job's processes the signal upon which they write a checkpoint; one that waits is held instead.
+
+        ``scancel --signal`` tries again for a minute and a half while a job waits.
+        """
+        if self._signal is None or self._pauses:
+            return
+        status = self._of(order)
+        if status is not None and status.phase == "queued":
+            self.stop(order)
+            status = self._of(order)
+        if status is not None and status.phase == "running":
             with contextlib.suppress(_FailedError):  # it has just ended
                 self._call(
                     "scancel", *self._clusters, f"--signal={self._signal}", "--full", str(order.handle), of=order

@@ -13,6 +13,15 @@ from noonward.schedule.registry import Registry
 from trained_files import NETS
 
 
+def pytest_itemcollected(item):
+    """Keeps the tests of a file that shares a fixture on one worker, so that the fixture is made once."""
+    fixtures = getattr(item, "_fixtureinfo", None)
+    if fixtures is None or item.get_closest_marker("xdist_group"):
+        return
+    if any(each[-1].scope == "module" for each in fixtures.name2fixturedefs.values()):
+        item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
 @pytest.fixture
 def own_registry():
     """A copy of the registry: what a test registers is gone after it."""

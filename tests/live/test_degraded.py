@@ -165,7 +165,7 @@ def test_a_service_whose_disk_is_full_refuses_jobs_and_takes_them_again_once_the
             "poll_s": 60}  # fmt: skip
 
     def job(n):
-        padding = "#" * 20_000
+        padding = "#" * 60_000
         return JobRequest(name="a", work=1.0, origin="north", key=f"k{n}", command=f"echo x >> {ran}/{n} {padding}")
 
     acknowledged = []

@@ -22,6 +22,18 @@ def pytest_itemcollected(item):
         item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
+def pytest_collection_finish(session):
+    """Raises if groups do not reach the scheduler of tests: Ray's clusters would then run side by side."""
+    if getattr(session.config.option, "loadgroup", False):
+        lost = [
+            item.nodeid for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid
+        ]
+        if lost:
+            raise pytest.UsageError(
+                f"pytest-xdist does not see groups of tests with pytest {pytest.__version__}: {lost[0]}"
+            )
+
+
 @pytest.fixture
 def own_registry():
     """A copy of the registry: what a test registers is gone after it."""

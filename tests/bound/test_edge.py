@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from engine.edge.worlds import LOAD_S, STEP_S, events, random_tasks, world_of
+from noonward.bound import edge
 from noonward.bound.edge import response_bound
 from noonward.errors import ScenarioError
 from noonward.schedule.edge.rules import patient_rule, reuse_first_rule
@@ -154,11 +155,29 @@ def test_gangs_of_eight_and_of_four_take_turns_on_ten_servers_by_hand():
 
 
 def test_no_schedule_is_better_than_the_bound_on_ten_servers():
+    """In every third world gangs of 8 share their tasks between periods with gangs of 4 and kinds with 2 and 1."""
     rng = np.random.default_rng(8)
-    for number in range(10):
-        tasks = random_tasks(rng, 4, 10, 1, 600)
-        for task, size in zip(tasks, (8, 4, 1, 4) if number % 2 else (4, 8, 2, 8), strict=True):
+    for number in range(6):
+        sizes = ((8, 4, 1, 4), (4, 8, 2, 8), (8, 4, 2, 1, 8))[number % 3]
+        tasks = random_tasks(rng, len(sizes), 10, 1, 600)
+        for task, size in zip(tasks, sizes, strict=True):
             task.update(gang=size, load_s=LOAD_S[size], step_s=STEP_S[size])
         world = reference.World(10, tasks, 24.0, fragmenting=number % 4 < 2)
         world.take_arrivals()
         assert bound_of(10, tasks) <= least_response(world) / len(tasks) + 1e-9
+
+
+def test_two_bounds_that_share_the_large_tasks_are_higher_and_below_every_rule(monkeypatch):
+    rng = np.random.default_rng(9)
+    raised = []
+    for _ in range(4):
+        tasks = random_tasks(rng, 16, 10, 1, 3000)
+        bound = bound_of(10, tasks)
+        for rule in (patient_rule, reuse_first_rule):
+            launches = events(world_of(10, tasks), rule)
+            assert bound <= np.mean([t * 0.1 + d - tasks[k]["stamp_t"] * 0.1 for k, t, _, d, _ in launches])
+        with monkeypatch.context() as unshared:
+            unshared.setattr(edge, "SHARES", ())
+            raised.append(bound - bound_of(10, tasks))
+    assert min(raised) >= 0
+    assert max(raised) > 0.3

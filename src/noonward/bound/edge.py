@@ -25,10 +25,15 @@ from noonward.errors import ScenarioError
 LABELS: Final = 48
 """Labels kept per state; what is beyond is merged into one that is at least as good, so the bound holds."""
 
+SHARES: Final = (0.25, 0.5, 0.75)
+"""Shares of a size's responses that are tried where two bounds share its tasks."""
+
 
 @kernel()
-def _least_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: F8, run_C: F8, start_s: float) -> float:
-    """Returns the least sum of responses; the last class is the one that needs every server."""
+def _least_cost(
+    arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: F8, run_C: F8, weight_C: F8, start_s: float
+) -> float:
+    """Returns the least weighted sum of responses; the last class is the one that needs every server."""
     classes = len(count_C)
     small, large = classes - 1, classes - 1
     stride_C = np.ones(classes, np.int64)
@@ -83,7 +88,7 @@ def _least_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: 
                     end, add, to = s, 0.0, here
                     for k in range(small):
                         end = max(end, end_CJ[k, more_C[k]])
-                        add += sum_CJ[k, more_C[k]]
+                        add += weight_C[k] * sum_CJ[k, more_C[k]]
                         to += more_C[k] * stride_C[k]
                     insert(late_SP3, late_count_S, to, end, 0.0, cost + add, TIME)
         for state in range(states):  # large periods
@@ -99,7 +104,7 @@ def _least_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: 
                     for m in range(1, larges - n):
                         arrival = arrival_CJ[large, n + m - 1]
                         t = max(t, arrival) + run_C[large] + (load_C[large] if m == 1 else 0.0)
-                        cost += t - stamp_CJ[large, n + m - 1]
+                        cost += weight_C[large] * (t - stamp_CJ[large, n + m - 1])
                         insert(label_SP3, count_S, here + m * states, t, 0.0, cost, TIME)
     last = total - 1
     for p in range(count_S[last]):
@@ -132,7 +137,9 @@ def response_bound(
     module). Elsewhere every class has all servers for itself, which is a weak bound; it is raised in two ways, of which
     the better counts: by three kinds, where the largest, the second largest and the smallest gang do not fit together
     (``noonward.bound.edge_kinds``), and by periods for each size and all smaller ones that do not fit beside it (with
-    10 servers, gangs of 8 and of 4), while the other classes keep all servers for themselves.
+    10 servers, gangs of 8 and of 4), while the other classes keep all servers for themselves. Those others may be of
+    three kinds together with the same size (with 10 servers, gangs of 8, of 2 and of 1). Then it bears a share of its
+    responses in the periods and the rest in the three kinds: the sum of both least costs is a bound for every share.
 
     Raises:
         ScenarioError: There is no task, or a gang of more servers than there are.
@@ -143,8 +150,8 @@ def response_bound(
     if sizes[-1] > servers:
         raise ScenarioError(f"a gang of {sizes[-1]} servers does not fit {servers}; allowed are at most {servers}")
 
-    def cost(of: list[int], least_cost: Callable[..., float]) -> float:
-        """Returns a lower bound on the sum of the responses of the tasks of some sizes, s."""
+    def cost(of: list[int], least_cost: Callable[..., float], last: float = 1.0) -> float:
+        """Returns a lower bound on the sum of the responses of some sizes, s, with a weight of the last size's."""
         count_C = np.array([int((gang_K == size).sum()) for size in of])
         arrival_CJ, stamp_CJ = np.zeros((len(of), int(count_C.max()))), np.zeros((len(of), int(count_C.max())))
         for c, size in enumerate(of):
@@ -152,7 +159,9 @@ def response_bound(
             stamp_CJ[c, : count_C[c]] = stamp_s_K[gang_K == size]
         index = [size if count_C[c] else int(gang_K[0]) for c, size in enumerate(of)]
         gangs_C = np.array([servers // size for size in of])
-        return least_cost(arrival_CJ, stamp_CJ, count_C, gangs_C, load_s_G[index], run_s_G[index], start_s)
+        weight_C = np.ones(len(of))
+        weight_C[-1] = last
+        return least_cost(arrival_CJ, stamp_CJ, count_C, gangs_C, load_s_G[index], run_s_G[index], weight_C, start_s)
 
     if holds_up_all(servers, gang_K):
         return float(cost(sorted({*sizes, servers}), _least_cost) / len(gang_K))
@@ -162,4 +171,7 @@ def response_bound(
         rest = [size for size in sizes if size not in (*apart, large)]
         if apart:
             total = max(total, cost([*apart, large], _least_cost) + (cost(rest, alone_cost) if rest else 0.0))
+            for share in SHARES if have_three_kinds(servers, [*rest, large]) else ():
+                shared = cost([*apart, large], _least_cost, share) + cost([*rest, large], three_kinds_cost, 1.0 - share)
+                total = max(total, shared)
     return float(total / len(gang_K))

@@ -42,9 +42,10 @@ def _least_cost(
     gangs_C: I8,
     load_C: F8,
     run_C: F8,
+    weight_C: F8,
     start_s: float,
 ) -> float:
-    """Returns the least sum of responses; kinds are 0, 1 and 2."""
+    """Returns the least weighted sum of responses; kinds are 0, 1 and 2."""
     classes = len(count_C)
     stride_C = np.ones(classes, np.int64)
     states = 1
@@ -113,7 +114,7 @@ def _least_cost(
                             for c in range(classes):
                                 if more_C[c] > 0:
                                     end = max(end, end_CJ[c, more_C[c]])
-                                    add += sum_CJ[c, more_C[c]]
+                                    add += weight_C[c] * sum_CJ[c, more_C[c]]
                                     to += more_C[c] * stride_C[c]
                                     if kind_C[c] == last:
                                         of_last += more_C[c]
@@ -154,16 +155,21 @@ def alone_ends(arrival_CJ: F8, count_C: I8, gangs_C: I8, load_C: F8, run_C: F8, 
 
 
 def three_kinds_cost(
-    arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: F8, run_C: F8, start_s: float
+    arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: F8, run_C: F8, weight_C: F8, start_s: float
 ) -> float:
-    """Returns a lower bound on the sum of the responses of classes in order of size, s; see the module."""
+    """Returns a lower bound on the weighted sum of the responses of classes in order of size, s; see the module."""
     kind_C = np.full(len(count_C), 2, np.int64)
     kind_C[-1], kind_C[-2] = 0, 1
     alone_CJ = alone_ends(arrival_CJ, count_C, gangs_C, load_C, run_C, start_s)
-    return float(_least_cost(arrival_CJ, stamp_CJ, alone_CJ, count_C, kind_C, gangs_C, load_C, run_C, start_s))
+    return float(
+        _least_cost(arrival_CJ, stamp_CJ, alone_CJ, count_C, kind_C, gangs_C, load_C, run_C, weight_C, start_s)
+    )
 
 
-def alone_cost(arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: F8, run_C: F8, start_s: float) -> float:
-    """Returns the sum of the responses if every class had all servers for itself, s: a weak lower bound."""
+def alone_cost(
+    arrival_CJ: F8, stamp_CJ: F8, count_C: I8, gangs_C: I8, load_C: F8, run_C: F8, weight_C: F8, start_s: float
+) -> float:
+    """Returns the weighted sum of the responses if every class had all servers for itself, s: a weak lower bound."""
     alone_CJ = alone_ends(arrival_CJ, count_C, gangs_C, load_C, run_C, start_s)
-    return float(sum((alone_CJ[c] - stamp_CJ[c])[:count].sum() for c, count in enumerate(count_C.tolist())))
+    sums = [weight_C[c] * (alone_CJ[c] - stamp_CJ[c])[:count].sum() for c, count in enumerate(count_C.tolist())]
+    return float(sum(sums))

@@ -42,6 +42,7 @@ def test_help_names_no_types_of_python(noonward, words: str) -> None:
     assert not [name for name in ("<str>", "<int", "<float", "<list[", "<path>") if name in shown]
     assert "Examples:" in shown
     assert not re.search(r"[{}]|\[\[", shown.splitlines()[0])
+    assert shown.splitlines()[0].partition("[OPTIONS]")[2].isupper() or shown.splitlines()[0].endswith("[OPTIONS]")
     assert "[default: (" not in shown
 
 

@@ -90,7 +90,7 @@ def test_it_is_said_and_counted(log: Callable[..., Any]) -> None:
     notes = build_environment(log(JOBS)).notes
     assert any("2 jobs of jobs.csv were running at the window's start, on 5 of 8 GPUs: under every" in n for n in notes)
     assert any("3 jobs were waiting in jobs.csv at the window's start, for 3.7 h on average" in n for n in notes)
-    assert any("1 jobs of jobs.csv were running at the window's start at a site that the fleet" in n for n in notes)
+    assert any("1 job of jobs.csv was running at the window's start at a site that the fleet" in n for n in notes)
     assert any("1 of the 8 jobs of jobs.csv are submitted between" in n for n in notes)
     crowded = [*JOBS, (-1.0, -0.5, 2.0, 4, "south")]
     said = build_environment(log(crowded)).notes

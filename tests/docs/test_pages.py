@@ -335,6 +335,16 @@ def test_pages_are_short_enough_to_be_read() -> None:
     assert {name: size for name, size in sizes.items() if size > LONGEST.get(name, 20_000)} == {}
 
 
+@pytest.mark.parametrize("page", [page for page in LAB if page.name != "index.md"], ids=lambda page: page.name)
+def test_every_section_of_a_lab_page_is_dated(page: Path) -> None:
+    sections = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    undated = [
+        each.partition("\n")[0] for each in sections if not re.search(r"\n\n\*Written [^\n]* 20\d\d\.\*\n", each)
+    ]
+    assert sections
+    assert undated == []
+
+
 def test_pages_name_no_folder_of_a_machine() -> None:
     assert not re.findall(r"(?<!\w)/(?:work|tmp|home|root)/", TEXT)
 

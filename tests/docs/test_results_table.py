@@ -39,6 +39,8 @@ def test_tables_and_sample_of_the_demo_are_what_it_prints(tmp_path):
         shown = text.partition(f"<!-- results {name} -->")[2].partition(tool.END)[0].strip().split("\n")
         assert shown == lines, f"{page}: run tools/results_tables.py {name}"
     sampler, text = tool_named("readme_samples"), (ROOT / "README.md").read_text(encoding="utf-8")
+    policies = [line for line in tool.table(figures) if line.startswith("| `")]
+    assert f"`make demo` compares {len(policies)} policies" in text
     (found,) = [m for m in sampler.SAMPLE.finditer(text) if m["command"] == "noonward compare fine-tuning"]
     assert found["text"] == sampler.sample(printed("--no-report"), found), "run tools/readme_samples.py"
 

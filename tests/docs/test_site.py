@@ -38,3 +38,10 @@ def test_links_to_files_outside_the_site_are_text(site: Path) -> None:
     text = (site / "extending.html").read_text(encoding="utf-8")
     assert "../examples" not in text
     assert "readme.html" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_contents_list_pages_in_the_order_of_the_navigation() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").replace("../README.md", "readme.md")
+    listed = re.findall(r"^\| \[[^\]]+\]\(([^)]+)\)", index, re.MULTILINE)
+    named = re.findall(r": ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == [page for page in named if page in listed]

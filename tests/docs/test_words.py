@@ -1,4 +1,4 @@
-"""Words that readers do not know stay out of README, docs outside the lab, and help texts."""
+"""Words that readers do not know stay out of README, docs and help texts."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from noonward.cli.help import commands_of
 from noonward.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 INSTEAD = {
     r"share of the gap|of what is possible|gap closed|points of the gap": "share of possible improvement",
     r"duality gap": "optimality gap",
@@ -53,7 +53,7 @@ def found_in(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_is_written_in_plain_words(page: Path) -> None:
     assert found_in(prose(page.read_text(encoding="utf-8"))) == []
 

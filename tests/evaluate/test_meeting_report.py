@@ -124,6 +124,15 @@ def test_points_lie_in_their_order_and_those_without_values_are_left_out():
     assert scatter([], "x", "y") == ""
 
 
+def test_a_name_without_room_near_its_point_is_left_out_unless_it_must_be_there():
+    crowd = [Point(name=f"policy-number-{n}", x=n % 3 / 100, y=n / 100, color="#000", always=n < 2) for n in range(30)]
+    svg = scatter([*crowd, Point(name="far", x=1.0, y=100.0, color="#000")], "x", "y")
+    names = re.findall(r'class="name">([^<]+)<', svg)
+    assert {"policy-number-0", "policy-number-1", "far"} <= set(names)
+    assert len(names) < 20
+    assert svg.count("<circle") == 31
+
+
 def test_a_map_is_white_at_zero_and_full_at_the_largest_difference():
     svg = difference_map(np.array([[0.0, 4.0], [-4.0, 2.0]]), ["a", "b"], ["00:00", "01:00"], "GPUs")
     colors = re.findall(r'fill="(#\w{6})"', svg)[:4]

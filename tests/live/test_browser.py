@@ -65,6 +65,8 @@ def test_every_page_fits_the_width_and_loads_nothing_from_elsewhere(page, addres
     page.goto("/")
     expect(page.locator("figure.map > svg:visible")).to_have_count(1)  # the one that suits the width
     expect(page.locator("figure.map > svg:visible circle")).to_have_count(3)
+    drawn = page.locator("figure.map > svg:visible").bounding_box()["width"]
+    assert drawn > 0.9 * page.locator("main").bounding_box()["width"] - 40
     page.goto("/signals")
     page.wait_for_selector(".plot canvas")
     assert page.locator(".plot canvas").count() == 6

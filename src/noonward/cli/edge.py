@@ -230,7 +230,7 @@ def status(
 
 @app.command()
 def cancel(
-    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Tasks, such as image-000001.")],
+    names: Annotated[list[str], typer.Argument(metavar="ID", help="Tasks, such as image-000001.")],
     folder: Folder = DEFAULT_FOLDER,
 ) -> None:
     """Cancel tasks that wait or run."""

@@ -213,8 +213,10 @@ def _name_value(parameter: Any) -> None:
     """Gives a parameter's value a name for help, unless it has one, takes no value, or is a choice."""
     if not parameter.opts[0].startswith("-"):
         parameter.display_type_rich = lambda ctx: ""  # an argument's name says what it is; its Python type does not
-        usage = getattr(parameter, "_usage_display_name", str)()  # typer puts braces around what is required
-        parameter._usage_display_name = lambda: re.sub("[{}]", "", usage)
+        usage = re.sub("[{}]", "", getattr(parameter, "_usage_display_name", str)())  # braces: what is required
+        if parameter.metavar is None:
+            usage = usage.replace(parameter.name, METAVARS.get(parameter.name, parameter.name.upper()))
+        parameter._usage_display_name = lambda: usage
     if parameter.metavar is not None or getattr(parameter, "is_flag", False):
         return
     described = getattr(parameter, "type_descriptor", None)

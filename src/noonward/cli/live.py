@@ -161,7 +161,7 @@ def pin(job: JobNumber, site: SiteName, address: Address = DEFAULT_ADDRESS) -> N
 @app.command()
 def veto(
     job: JobNumber,
-    sites: Annotated[list[str], typer.Argument(help="Sites it must not run at.")],
+    sites: Annotated[list[str], typer.Argument(metavar="SITE", help="Sites it must not run at.")],
     address: Address = DEFAULT_ADDRESS,
 ) -> None:
     """Keep a waiting job from sites."""

@@ -303,6 +303,8 @@ def load_config(path: Path) -> tuple[LiveConfig, Scenario]:
     Raises:
         ScenarioError: The file is missing or wrong; the message names file, key, value and what is allowed.
     """
+    if not path.exists():
+        raise ScenarioError(f"configuration {path} does not exist; check the path")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

@@ -11,6 +11,7 @@ import numpy as np
 from noonward.decision.cluster.view import DARK, STOPS, ClusterView
 from noonward.live.controller import Controller
 from noonward.live.handover import PUT_OFF
+from noonward.live.spoken import hours
 from noonward.live.store.database import Row
 from noonward.live.store.dependencies import waits_for as others_of
 from noonward.live.store.schema import IS_OPEN
@@ -237,8 +238,8 @@ def _reason(world: World, seat: Seat, s: int, feasible: bool, latest: float) -> 
     if here:
         return "it could start here now"
     if world.brief.protocol == "each-slot":
-        return f"it would join the queue here in {join_time(view, seat.slot, seat.site, s) - world.now_s:.0f} s"
-    return f"it would be here in {travel_s(view, seat.slot, about.origin, s):.0f} s"
+        return f"it would join the queue here in {hours(join_time(view, seat.slot, seat.site, s) - world.now_s)}"
+    return f"it would be here in {hours(travel_s(view, seat.slot, about.origin, s))}"
 
 
 def _waits_for(controller: Controller, seat: Seat | None, row: Row, mask_A: Any) -> tuple[Reason, str, float | None]:

@@ -61,7 +61,9 @@ def own_jobs(asked: OwnFleet, notes: list[str]) -> pl.DataFrame | None:
         places = pl.Series(sites).new_from_index(0, frame.height)
     else:
         raise ScenarioError(
-            f"{asked.jobs} does not say where its jobs come from (no column origin); give the site: --origin {sites[0]}"
+            f"{asked.jobs} does not say where its jobs come from (no column origin); give the site: --origin "
+            f"{sites[0]}. If another column says it, such as Partition, import the log with --column "
+            "origin=Partition, and give --origin VALUE=SITE for each of its values"
         )
     unknown = sorted(set(places.drop_nulls()) - set(sites))
     if unknown:

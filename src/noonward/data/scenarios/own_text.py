@@ -97,6 +97,7 @@ def scenario_text(
         )
     if asked.by_type or asked.class_sites:
         why = "a job runs on the GPU type that it ran on" if asked.by_type else "where jobs of a class may run"
+        why += "; add a site to a list to let them run there too"
         lines.append(f"  ranges:              # {why}")
         lines += [f"    {_scalar(name)}: [{', '.join(map(_scalar, pools))}]" for name, pools in classes.items()]
     lines.append(

@@ -16,6 +16,8 @@ import numpy as np
 
 from noonward.arrays import F8
 
+Box = tuple[float, float, float, float]
+"""Left, right, top and bottom, in a chart's units."""
 WIDTH: Final = 460
 """Width of a chart in its own units; a page shows it at that many pixels or fewer."""
 STYLE: Final = """
@@ -64,12 +66,14 @@ class Point:
         x: Place to the right.
         y: Place upwards.
         color: Colour.
+        always: Whether its name is written even if there is no room for it.
     """
 
     name: str
     x: float
     y: float
     color: str
+    always: bool = True
 
 
 def bar_chart(bars: Sequence[Bar], unit: str) -> str:
@@ -120,32 +124,50 @@ def ticks(low: float, high: float, most: int = 4) -> list[float]:
     return [round(n * step, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+LABEL_WIDTH, LABEL_HEIGHT, FARTHEST = 8.2, 16, 4
+"""Room for a letter and a line of a label, in the chart's units, as wide as on a phone; most lines between a point and
+its label, unless the label must be written."""
+
+
 def scatter(points: Sequence[Point], x_title: str, y_title: str) -> str:
-    """Returns named points between two axes."""
+    """Returns named points between two axes. A name without room is left out, unless it must be there."""
     known = [point for point in points if math.isfinite(point.x) and math.isfinite(point.y)]
     if not known:
         return ""
     frame = _Frame.of([each.x for each in known], [each.y for each in known])
-    height, bottom, place = frame.height, frame.bottom, frame.place
-    out = frame.axes(x_title, y_title)
-    taken: list[tuple[float, float, float]] = []
-    for point in sorted(known, key=lambda each: -each.y):
+    lowest, place = frame.height - frame.bottom, frame.place
+    out, names = frame.axes(x_title, y_title), []
+    taken = [(x - 6, x + 6, y - 6, y + 6) for x, y in (place(each.x, each.y) for each in known)]
+    for point in sorted(known, key=lambda each: (not each.always, -each.y)):
         x, y = place(point.x, point.y)
         out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{point.color}"/>')
-        width, at = 7.0 * len(point.name), y + 4
+        width = LABEL_WIDTH * len(point.name)
         from_x = x + 8 if x + 8 + width < WIDTH else x - 8 - width
-        steps = [step for k in range(int(height // 14)) for step in (14 * k, -14 * k)]
-        places = [at + step for step in steps if 12 < at + step < height - bottom]
-        beside = [other for other, begin, end in taken if from_x < end and begin < from_x + width]
-        clear = (free for free in places if all(abs(free - other) >= 14 for other in beside))
-        at = next(clear, at)  # the free place nearest to the point; where there is none, names overlap
-        taken.append((at, from_x, from_x + width))
+        most = int(frame.height // LABEL_HEIGHT) if point.always else FARTHEST
+        places = [y + 4 + LABEL_HEIGHT * step for k in range(most) for step in (k, -k)]
+        at = next(
+            (
+                each
+                for each in places
+                if 12 < each < lowest and not _meets((from_x, from_x + width, each - 11, each + 4), taken)
+            ),
+            y + 4 if point.always else None,
+        )
+        if at is None:
+            continue
+        taken.append((from_x, from_x + width, at - 11, at + 4))
         side = f'x="{x + 8:.1f}"' if from_x > x else f'x="{x - 8:.1f}" text-anchor="end"'
         if abs(at - y - 4) > 1:
             end_x = x + 7 if from_x > x else x - 7
             out.append(f'<path d="M{x:.1f} {y:.1f}L{end_x:.1f} {at - 4:.1f}" stroke="{QUIET}" stroke-width="0.8"/>')
-        out.append(f'<text {side} y="{at:.1f}" class="name">{escape(point.name)}</text>')
-    return svg_text(WIDTH, height, out)
+        names.append(f'<text {side} y="{at:.1f}" class="name">{escape(point.name)}</text>')
+    return svg_text(WIDTH, frame.height, out + names)
+
+
+def _meets(box: Box, others: Sequence[Box]) -> bool:
+    """Returns whether a box (left, right, top, bottom) overlaps one of others."""
+    left, right, top, bottom = box
+    return any(left < end and begin < right and top < low and high < bottom for begin, end, high, low in others)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,8 @@ details h2 { font-size: 17px; margin: 14px 0 4px; }
 """
 STUDIES = ("trade-off", "sensitivity")
 """Studies whose pages a report links to: how their files' names begin, before the policy's."""
+MANY = 10
+"""Policies from which on a chart has no room for every name, and the bars of all fill a column."""
 COLUMNS = (("wide", 56, 920, 8), ("narrow", 24, 380, 4))
 """Drawings of what moves where and when, for wide and narrow pages: class, most columns, width, most texts. Windows of
 more hours are drawn in steps of several hours."""
@@ -51,6 +53,7 @@ def write_meeting_report(
     """
     first, *rest = headline(comparison)
     scenario = comparison.scenario
+    beside = len(comparison.records) > MANY  # the windows fill the shorter column
     parts = [
         f"<p class='caption'>{escape(': '.join(filter(None, (scenario.name, scenario.description))))}</p>",
         f"<h1>{page.prose(first)}</h1>",
@@ -62,9 +65,12 @@ def write_meeting_report(
         "<div class='pair'>",
         "<div>",
         _section("What each policy gains", _saving_caption(comparison), saving_chart(comparison)),
-        _windows(comparison),
+        "" if beside else _windows(comparison),
         "</div>",
+        "<div>",
         _cost_and_carbon(comparison),
+        _windows(comparison) if beside else "",
+        "</div>",
         "</div>",
         _sites(comparison),
         _moves(comparison),
@@ -142,10 +148,9 @@ def _saving_caption(comparison: Comparison) -> str:
         what = f"{'Gain in' if objective.better == 'up' else 'Reduction of'} {objective.value_name}"
         if objective.value == "utility_usd":
             what += ", which is revenue minus the cost of energy, carbon and transfers,"
-    return (
-        f"{what} against {spoken(comparison.reference)}, mean per environment; to the right is better. "
-        "Lines are 95% intervals."
-    )
+    count = "the one environment" if len(comparison.bounds) == 1 else f"all {len(comparison.bounds)} environments"
+    lines = " Lines are 95% intervals." if len(comparison.bounds) > 1 else ""
+    return f"{what} against {spoken(comparison.reference)}, mean of {count}; to the right is better.{lines}"
 
 
 def _cost_and_carbon(comparison: Comparison) -> str:
@@ -162,13 +167,15 @@ def _cost_and_carbon(comparison: Comparison) -> str:
                 x=float(bills(comparison, policy).mean()) / comparison.currency.usd,
                 y=kg / (1000 if tonnes else 1),
                 color=color,
+                always=len(carbon) <= MANY or policy in (comparison.reference, best),
             )
         )
     green = "" if best == comparison.reference else f"; green: {best}"
     caption = (
         f"Down and left is better: what is paid for energy and transfers, and what is emitted. Black: "
         f"{spoken(comparison.reference)}{green}. Policies that run fewer GPU-hours pay less for less. The axes do "
-        "not begin at zero. How emissions are counted: see What was compared, below."
+        "not begin at zero; points without room for a name are in the table. How "
+        "emissions are counted: see What was compared, below."
     )
     paid, emitted = f"paid for energy and transfers ({comparison.currency.name})", "t" if tonnes else "kg"
     chart = scatter(points, paid, f"emissions ({emitted} CO2)")

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
+from noonward.live.spoken import hours
 from noonward.live.web.headers import COMMON
 from noonward.live.web.words import interval_words
 from noonward.live.web.world_map import CARBON_STEPS, world_map
@@ -77,20 +78,6 @@ def figure(value: float | None, digits: int = 1) -> str:
         ('1,234.6', '–', '0.00')
     """
     return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def hours(seconds: float | None) -> str:
-    """Returns a duration in words.
-
-    Example:
-        >>> hours(59.0), hours(3600.0), hours(90.0 * 3600), hours(None)
-        ('59 s', '60 min', '90.0 h', '–')
-    """
-    if seconds is None:
-        return "–"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def plot(label: str, unit: str, x: list[int], lines: list[tuple[str, str, list[float | None]]], **more: Any) -> Markup:

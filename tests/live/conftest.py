@@ -21,6 +21,7 @@ from noonward.live.grid.sources import SignalSource, _part
 from noonward.live.orders import stated_run_s
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.setup import Setup
+from noonward.live.store import sqlite
 from noonward.live.store.postgres import PostgresDatabase
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
@@ -151,6 +152,12 @@ class Service:
             steps += 1
             if restart_every and steps % restart_every == 0:
                 self.restart()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch):
+    """Services in the tests' own process write as services do, but do not wait until the disk has it."""
+    monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
 
 
 @pytest.fixture

@@ -8,17 +8,18 @@ from noonward.ledger.segments import STOP
 from noonward.live.states import from_bytes
 from noonward.schedule.policies import make_scheduler
 
-CROWDED = ("jobs.count=60", "jobs.demand=0.9")
+CROWDED = ("jobs.count=60", "jobs.demand=0.9", "slot_s=300")
 LATE = (*CROWDED, "lateness.rule=wait", "lateness.usd_per_gpu_hour=2", "lateness.overtime_h=240")
 FEWER = ("jobs.classes.inference.rate_per_s=0.002", "jobs.classes.training.rate_per_s=0.002")
-SMALL_DAY = ("jobs.cluster_gpus=150", "jobs.mean_gpus=24", "jobs.slack_s=10800")
+SMALL_DAY = ("jobs.cluster_gpus=150", "jobs.mean_gpus=24", "jobs.slack_s=10800", "slot_s=300")
 EUROPE = ("fleet.sites.0.zone=DE", "fleet.sites.1.zone=FR")
-STOPPABLE = ("fleet.freedoms={fine-tuning: {interruptible: true}}", "jobs.slack_ratio=8")
-CAPPABLE = ("fleet.freedoms={fine-tuning: {caps: emerald-a100-fine-tuning}}", "jobs.slack_ratio=8")
+STOPPABLE = ("fleet.freedoms={fine-tuning: {interruptible: true}}", "jobs.slack_ratio=8", "slot_s=300")
+CAPPABLE = ("fleet.freedoms={fine-tuning: {caps: emerald-a100-fine-tuning}}", "jobs.slack_ratio=8", "slot_s=300")
 BOTH = (
     "fleet.freedoms={fine-tuning: {interruptible: true, caps: emerald-a100-fine-tuning, elastic: {gpus: [1, 2, 4], "
     "speedup: [1, 1.9, 3.5]}}}",
     "jobs.slack_ratio=8",
+    "slot_s=300",
 )
 STATE = {"done": 4, "overdue": 5}
 
@@ -68,10 +69,9 @@ def test_plans_with_published_prices(service, policy):
 
 
 @pytest.mark.parametrize("policy", ["plan-advisory", "plan-hard", "plan-receding"])
-@pytest.mark.parametrize("restart_every", [0, 60])
-def test_day_ahead_plans(service, policy, restart_every):
+def test_day_ahead_plans(service, policy):
     live = service(policy, *SMALL_DAY, scenario="load-shaping")
-    live.play(restart_every)
+    live.play(60)
     assert_as_simulated(live, policy)
     curve_SH = np.array([from_bytes(row["value"])["gpus_S"] for row in live.store.read("SELECT value FROM curves")])
     assert curve_SH.min() < live.scenario.fleet.sites[0].gpus
@@ -86,10 +86,9 @@ def test_on_arrival(service, policy, restart_every):
 
 
 @pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "bid-price-persistence"])
-@pytest.mark.parametrize("restart_every", [0, 25])
-def test_jobs_that_may_be_late_wait_and_start_when_the_engine_starts_them(service, policy, restart_every):
+def test_jobs_that_may_be_late_wait_and_start_when_the_engine_starts_them(service, policy):
     live = service(policy, *LATE)
-    live.play(restart_every)
+    live.play(25)
     assert_as_simulated(live, policy)
     rows = live.store.read("SELECT state, start_s - arrival_s - max_delay_s AS late_s FROM jobs")
     assert {row["state"] for row in rows} == {"done"}
@@ -97,11 +96,10 @@ def test_jobs_that_may_be_late_wait_and_start_when_the_engine_starts_them(servic
 
 
 @pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "bid-price-persistence"])
-@pytest.mark.parametrize("restart_every", [0, 25])
-def test_announced_gpus_are_withheld_as_in_a_simulation(service, policy, restart_every):
+def test_announced_gpus_are_withheld_as_in_a_simulation(service, policy):
     north = "[{from: 2022-12-25, gpus: 4}, {from: 2022-12-25T02:10, gpus: 1}, {from: 2022-12-25T06:30, gpus: 3}]"
     live = service(policy, *CROWDED, "start=2022-12-25", f"fleet.sites.0.gpus={north}")
-    live.play(restart_every)
+    live.play(25)
     assert live.environment.withheld.from_s_K.tolist() == [0.0, 7800.0, 23400.0]
     assert_as_simulated(live, policy)
 
@@ -134,19 +132,18 @@ def lives(service):
     return {row["kind"]: row["n"] for row in rows}
 
 
-@pytest.mark.parametrize("restart_every", [0, 7])
 @pytest.mark.parametrize(
     ("policy", "settings"),
     [
         ("suspend-threshold", STOPPABLE),
-        ("suspend-threshold", (*STOPPABLE, "jobs.count=60", "jobs.demand=0.9")),
+        ("suspend-threshold", (*STOPPABLE, *CROWDED)),
         ("cap-threshold", CAPPABLE),
         ("suspend-threshold(resizes=true)", BOTH),
     ],
 )
-def test_running_jobs_bend_as_in_a_simulation(service, policy, settings, restart_every):
+def test_running_jobs_bend_as_in_a_simulation(service, policy, settings):
     live = service(policy, *settings)
-    live.play(restart_every)
+    live.play(25)
     assert_as_simulated(live, policy)
     kinds_K = run(live.environment, make_scheduler(policy)).segment_K["kind"]
     happened = lives(live)

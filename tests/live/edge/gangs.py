@@ -1,8 +1,25 @@
 """Workers in plain processes, without Ray: for tests of what a gang computes."""
 
+import gc
 import multiprocessing
 from contextlib import contextmanager
 from pathlib import Path
+
+PRELOADED = [
+    "noonward.live.edge.worker",
+    "diffusers.models.transformers.pixart_transformer_2d",
+    "diffusers.pipelines.flux.pipeline_flux",
+    "diffusers.pipelines.qwenimage.pipeline_qwenimage",
+    "diffusers.pipelines.stable_diffusion_3.pipeline_stable_diffusion_3",
+]
+
+
+def _tensor_bytes() -> int:
+    """Returns the bytes of all tensors of this process."""
+    import torch
+
+    gc.collect()
+    return sum(each.nbytes for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter))
 
 
 def _serve(pipe) -> None:
@@ -10,11 +27,12 @@ def _serve(pipe) -> None:
     from noonward.live.edge.pixart import PixArt
     from noonward.live.edge.worker import Worker
 
-    latents = []
+    latents = {}
     decode = PixArt.images
-    PixArt.images = lambda model, latent: latents.append(latent) or decode(model, latent)
+    PixArt.images = lambda model, latent: latents.update(last=latent) or decode(model, latent)
     worker = Worker()
-    worker.latent = lambda: latents[-1].numpy()
+    worker.latent = lambda: latents["last"].numpy()
+    worker.tensor_bytes = lambda: latents.clear() or _tensor_bytes()
     while True:
         try:
             name, arguments = pipe.recv()
@@ -32,6 +50,22 @@ def _write_small(folder) -> None:
     write_small_model(folder)
 
 
+def _context():
+    """Returns what forks processes from one that has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def written(folder: Path, write=_write_small) -> Path:
+    """Writes a model in a process of its own; returns its folder."""
+    writer = _context().Process(target=write, args=(folder,))
+    writer.start()
+    writer.join()
+    assert writer.exitcode == 0
+    return folder
+
+
 class Gang:
     """Some workers."""
 
@@ -42,6 +76,11 @@ class Gang:
         """Calls a worker and returns its answer."""
         self.send(n, name, *arguments)
         return self.answer(n)
+
+    def load(self, folder) -> None:
+        """Loads a model in every worker that does not hold it."""
+        for n in range(len(self._pipes)):
+            self.call(n, "load", str(folder))
 
     def send(self, n, name, *arguments) -> None:
         """Begins a call."""
@@ -82,7 +121,11 @@ class Gang:
         )
         for n in range(size):
             self.send(n, "generate", order, n)
-        return [self.answer(n) for n in range(size)]
+        answers = [self._pipes[n].recv() for n in range(size)]
+        if failed := [answer for answer in answers if isinstance(answer, Exception)]:
+            self._size = 0
+            raise failed[0]
+        return answers
 
     def latent(self, size, drawing, **given):
         """Generates an image and returns its latent."""
@@ -91,24 +134,17 @@ class Gang:
 
 
 @contextmanager
-def gang_of(count: int, folder: Path, write=_write_small):
-    """Starts workers that have a model loaded, forked from one process that has imported what they need."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["noonward.live.edge.worker", "diffusers.models.transformers.pixart_transformer_2d"])
-    writer = context.Process(target=write, args=(folder,))
-    writer.start()
-    writer.join()
+def gang_of(count: int):
+    """Starts workers."""
+    context = _context()
     pairs = [context.Pipe() for _ in range(count)]
     workers = [context.Process(target=_serve, args=(theirs,), daemon=True) for _, theirs in pairs]
     for worker in workers:
         worker.start()
     for _, theirs in pairs:
         theirs.close()
-    gang = Gang([ours for ours, _ in pairs])
     try:
-        for n in range(count):
-            gang.call(n, "load", str(folder))
-        yield gang
+        yield Gang([ours for ours, _ in pairs])
     finally:
         for ours, _ in pairs:
             ours.close()

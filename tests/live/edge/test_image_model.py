@@ -18,18 +18,9 @@ def picture(prompt):
     return Picture(task="test", prompt=prompt, negative="", seed=1)
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """Folder of the small model."""
-    from noonward.live.edge.small_model import write_small_model
-
-    folder = tmp_path_factory.mktemp("models") / "small"
-    write_small_model(folder)
-    return folder
-
-
 @needs_edge
 @pytest.mark.slow
+@pytest.mark.xdist_group("edge")
 def test_split_attention_of_one_worker_equals_the_library_bit_for_bit(small):
     import torch
     from diffusers import PixArtTransformer2DModel
@@ -51,6 +42,7 @@ def test_split_attention_of_one_worker_equals_the_library_bit_for_bit(small):
 
 @needs_edge
 @pytest.mark.slow
+@pytest.mark.xdist_group("edge")
 def test_the_small_model_is_written_the_same_every_time(small, tmp_path):
     from noonward.live.edge.small_model import write_small_model
 
@@ -65,6 +57,7 @@ def test_the_small_model_is_written_the_same_every_time(small, tmp_path):
 
 @needs_edge
 @pytest.mark.slow
+@pytest.mark.xdist_group("edge")
 def test_a_folder_with_a_text_encoder_encodes_prompts_with_it(small, tmp_path):
     import shutil
 
@@ -94,6 +87,7 @@ def test_a_folder_with_a_text_encoder_encodes_prompts_with_it(small, tmp_path):
 
 @needs_edge
 @pytest.mark.slow
+@pytest.mark.xdist_group("edge")
 def test_a_model_that_takes_the_size_of_the_image_gets_it(small, tmp_path):
     import shutil
 

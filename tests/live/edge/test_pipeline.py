@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from live.edge.gangs import gang_of
+from live.edge.gangs import written
 from live.edge.tiny_pipelines import write_qwen, write_sd3
 from noonward.errors import DataError, ScenarioError
 from noonward.live.edge import backends
 from noonward.live.edge.model_folder import is_pipeline, read_model_folder, require_gangs
-from noonward.live.edge.orders import Drawing, Order, Picture
+from noonward.live.edge.orders import Drawing
 from noonward.live.edge.small_model import write_small_flux
 
 needs_edge = pytest.mark.skipif(
@@ -73,69 +73,51 @@ def test_the_last_member_of_an_xdit_gang_sends_its_images_to_all(monkeypatch):
     assert sent == [(None, 2), (["image"], 2)]
 
 
-@needs_edge
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch_dtype` is deprecated:FutureWarning")
-def test_stable_diffusion_draws_alone_and_says_that_diffusers_cannot_split_it(tmp_path):
+def images(gang, size, **given):
+    """Returns the images that a gang draws."""
     from PIL import Image
 
-    from noonward.live.edge.pipeline import Pipeline
+    given = {"drawing": PLAIN, "steps": 2, "sides_px": (32, 16), **given}
+    found = [Image.open(io.BytesIO(png)) for png in gang.generate(size, **given)[0].pngs]
+    assert (found[0].size, found[0].text["gang"]) == (given["sides_px"], str(size))
+    assert found[0].text["seed"] == str(given.get("seed", 3))
+    return [np.asarray(each, dtype=float) for each in found]
 
-    write_sd3(tmp_path / "model")
-    model = backends.load_model(str(tmp_path / "model"), "cpu", "float32")
-    assert isinstance(model, Pipeline)
-    steps = []
 
-    def order(**given):
-        picture = Picture(**{"task": "test", "prompt": "a boat", "negative": "fog", "seed": 1, **given})
-        group = {"attempt": 1, "group": 0, "size": 1, "address": None, "join_s": 1.0, "group_s": 1.0}
-        return Order(pictures=(picture,), steps=2, drawing=Drawing(guidance=4.0), sides_px=(32, 16), **group)
-
-    def drawn(**given):
-        (png,) = model.draw(order(**given), 0, steps.append).pngs
-        image = Image.open(io.BytesIO(png))
-        assert image.size == (32, 16)
-        return np.asarray(image, dtype=float)
-
-    usual = drawn()
-    assert steps == [1, 2]
-    assert all(not np.array_equal(drawn(**other), usual) for other in ({"prompt": "a house"}, {"negative": "a dog"}))
+@needs_edge
+@pytest.mark.slow
+@pytest.mark.xdist_group("edge")
+def test_stable_diffusion_draws_alone_and_says_that_diffusers_cannot_split_it(workers, tmp_path):
+    workers.load(written(tmp_path / "model", write_sd3))
+    given = {"drawing": Drawing(guidance=4.0), "prompt": "a boat", "negative": "fog"}
+    (usual,) = images(workers, 1, **given)
+    assert workers.call(0, "beat").step == 2
+    for other in ({"prompt": "a house"}, {"negative": "a dog"}):
+        assert not np.array_equal(images(workers, 1, **{**given, **other})[0], usual)
     with pytest.raises(DataError, match="cannot split a SD3Transformer2DModel among the servers of a gang"):
-        model.joined(0, 2)
+        workers.generate(2, **given)
 
 
 @needs_edge
 @pytest.mark.slow
 @pytest.mark.xdist_group("edge")
 @pytest.mark.parametrize("write", [write_small_flux, write_qwen], ids=["flux", "qwen"])
-def test_a_gang_draws_the_image_of_one_worker(tmp_path, write):
-    from PIL import Image
+def test_a_gang_draws_the_image_of_one_worker(workers, tmp_path, write):
+    workers.load(written(tmp_path / "model", write))
 
-    with gang_of(2, tmp_path / "model", write) as gang:
+    def image(size, **given):
+        return images(workers, size, sides_px=(64, 32), **given)[0]
 
-        def image(size, drawing=PLAIN, **given):
-            return images(size, drawing, **given)[0]
-
-        def images(size, drawing=PLAIN, **given):
-            first = gang.generate(size, drawing, **{"steps": 3, "sides_px": (64, 32), **given})[0]
-            found = [Image.open(io.BytesIO(png)) for png in first.pngs]
-            assert (found[0].size, found[0].text["gang"], found[0].text["seed"]) == (
-                (64, 32),
-                str(size),
-                str(given.get("seed", 3)),
-            )
-            return [np.asarray(each, dtype=float) for each in found]
-
-        alone = image(1)
-        assert np.abs(image(2) - alone).max() <= 1
-        assert np.array_equal(image(1), alone), "a worker that was in a gang draws alone as before"
-        assert not np.array_equal(image(1, seed=4), alone)
-        guided = Drawing(guidance=5.0)
-        fog = image(1, guided, negative="fog")
-        assert not np.array_equal(fog, image(1, guided, negative="a harbour at night"))
-        assert np.abs(image(2, guided, negative="fog") - fog).max() <= 1
-        both = images(1, guided, negative="fog", more=[("a very small boat in the fog", 9)])
-        other = image(1, guided, negative="fog", prompt="a very small boat in the fog", seed=9)
-        assert np.abs(both[0] - fog).max() <= 1, "images that are drawn at once are those that are drawn alone"
-        assert np.abs(both[1] - other).max() <= 1
-        assert np.abs(fog - other).max() > 10
+    alone = image(1)
+    assert np.abs(image(2) - alone).max() <= 1
+    assert np.array_equal(image(1), alone), "a worker that was in a gang draws alone as before"
+    assert not np.array_equal(image(1, seed=4), alone)
+    foggy = {"drawing": Drawing(guidance=5.0), "negative": "fog"}
+    fog = image(1, **foggy)
+    assert not np.array_equal(fog, image(1, **{**foggy, "negative": "a harbour at night"}))
+    assert np.abs(image(2, **foggy) - fog).max() <= 1
+    both = images(workers, 1, sides_px=(64, 32), **foggy, more=[("a very small boat in the fog", 9)])
+    other = image(1, **foggy, prompt="a very small boat in the fog", seed=9)
+    assert np.abs(both[0] - fog).max() <= 1, "images that are drawn at once are those that are drawn alone"
+    assert np.abs(both[1] - other).max() <= 1
+    assert np.abs(fog - other).max() > 10

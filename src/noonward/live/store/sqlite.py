@@ -1,4 +1,4 @@
-"""A store in a SQLite file: WAL mode, ``synchronous=FULL``; how it is copied, restored and made smaller."""
+"""A store in a SQLite file: WAL mode, every commit on the disk; how it is copied, restored and made smaller."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ WRITER_KIB, READER_KIB = 65_536, 4_096
 """Memory for pages of the file, KiB: of the writer, and of each connection that reads."""
 OWNER_ALONE: Final = 0o600
 """Mode of the file and of its backups: they hold the commands of jobs."""
+SYNCHRONOUS = "FULL"
+"""When SQLite waits for the disk: at every commit, so that what was acknowledged outlives a power cut."""
 LOCKED_S: Final = 10.0
 """How long a writer waits for another program that holds the file, s."""
 
@@ -88,7 +90,7 @@ def connect(path: Path, cache_kib: int = WRITER_KIB) -> sqlite3.Connection:
     ) as connection:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
     return connection
 

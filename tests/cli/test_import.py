@@ -121,6 +121,24 @@ def test_every_file_may_have_a_clock_of_its_own(noonward: CommandLine) -> None:
     assert (answer.code, "names the file 'fran.txt', which is not imported; did you mean" in answer.err) == (2, True)
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(noonward: CommandLine) -> None:
+    for folder in ("fra", "mel"):
+        Path(folder).mkdir()
+        Path(folder, "sacct.txt").write_text(
+            "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n"
+            "1|2024-01-10T12:00:00|2024-01-10T12:00:00|2024-01-10T13:00:00|3600|gres/gpu=1\n"
+        )
+    logs = ("fra/sacct.txt", "mel/sacct.txt")
+    words = ["--timezone", f"{logs[0]}=Europe/Berlin", "--timezone", f"{logs[1]}=Australia/Melbourne"]
+    answer = noonward("import", *logs, *words, "--origin", f"{logs[1]}=mel", "--out", "mine")
+    assert answer.code == 0, answer.err
+    assert pl.read_csv("mine/jobs.csv", infer_schema=False).select("origin", "submit_time").rows() == [
+        ("mel", "2024-01-10T01:00:00Z"), (None, "2024-01-10T11:00:00Z"),
+    ]  # fmt: skip
+    answer = noonward("import", *logs, "--timezone", "sacct.txt=UTC")
+    assert (answer.code, "'sacct.txt' may be fra/sacct.txt or mel/sacct.txt" in answer.err) == (2, True)
+
+
 def test_files_that_disagree_about_a_zone_are_said_to(noonward: CommandLine) -> None:
     rows = "timestamp,zone,price_usd_per_mwh\n2024-01-01T00:00Z,DE,{}\n2024-01-01T01:00Z,DE,60\n"
     Path("a.csv").write_text(rows.format(50))

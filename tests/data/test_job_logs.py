@@ -119,6 +119,22 @@ def test_times_of_the_repeated_hour_are_summer_time_and_counted(read: Read) -> N
     assert reasons(account, "changed")["Submit: times of the repeated autumn hour, taken as summer time"] == 2
 
 
+def test_a_job_that_would_end_before_it_starts_in_the_repeated_hour_ends_an_hour_later(read: Read) -> None:
+    row = "{}|2022-10-30T02:{}:00|2022-10-30T02:{}:00|2022-10-30T02:{}:00|gres/gpu=1\n"
+    text = "JobID|Submit|Start|End|AllocTRES\n" + row.format(1, 40, 50, 10) + row.format(2, 40, 20, 30)
+    jobs, account = read(text, clock=BERLIN)
+    assert jobs.select("start_time", "end_time", "duration_s").rows() == [
+        ("2022-10-30T00:50:00Z", "2022-10-30T01:10:00Z", 1200.0),
+        ("2022-10-30T01:20:00Z", "2022-10-30T01:30:00Z", 600.0),
+    ]
+    changed = reasons(account, "changed")
+    says = "times of the repeated autumn hour, taken as standard time: as summer time they precede"
+    assert (changed[f"start_time: {says} submit_time"], changed[f"end_time: {says} start_time"]) == (1, 2)
+    late = "JobID|Submit|Start|End|AllocTRES\n" + row.format(1, 40, 50, 10).replace("10-30T02", "10-31T02")
+    with pytest.raises(DataError, match="the job ends before it starts"):
+        read(late, clock=BERLIN)
+
+
 def test_places_may_get_other_names(read: Read) -> None:
     assert read(SACCT, clock=BERLIN, origins={"bln": "berlin"})[0]["origin"].unique().to_list() == ["berlin"]
     assert read(SACCT, clock=BERLIN, origin="here")[0]["origin"].unique().to_list() == ["here"]

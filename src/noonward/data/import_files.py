@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import polars as pl
 
@@ -26,6 +26,7 @@ from noonward.files import table_bytes, write_text
 
 Rate = tuple[tuple[date, float], ...]
 """US dollars for a unit of a currency from each day on."""
+T = TypeVar("T")
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -225,10 +226,14 @@ def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions,
     known = (*LOG_FORMATS, *FORMATS)
     if told is not None and told not in known:
         raise DataError(f"format {told!r} is unknown; {nearest(told, known, list_all=True)}")
-    names = {path.name for path in paths}
+    names = {str(path) for path in paths} | {path.name for path in paths}
     for name in {*signals.clocks, *jobs.clocks}:
         if name not in names:
             raise DataError(f"--timezone names the file {name!r}, which is not imported; {nearest(name, names)}")
+    for name in {*signals.clocks, *jobs.clocks, *signals.zones, *jobs.origins}:
+        same = [str(path) for path in paths if path.name == name]
+        if len(same) > 1:
+            raise DataError(f"{name!r} may be {' or '.join(same)}; name files with their folders")
     found = Imported()
     kinds: dict[str, str] = {}
     hours: list[pl.DataFrame] = []
@@ -244,19 +249,23 @@ def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions,
         if _holds_jobs(file, told):
             kind = log_format_of(file, told)
             assert kind is not None
-            options = replace(jobs, format=told, columns=_some(jobs.columns, kind.keys))
+            clocks, origins = _of_file(jobs.clocks, path), _of_file(jobs.origins, path)
+            options = replace(jobs, format=told, columns=_some(jobs.columns, kind.keys), clocks=clocks, origins=origins)
             table, account = import_jobs(path, options, check_origins=False)
-            places |= account.places | {path.name}
+            places |= account.places | {path.name, str(path)}
             tables.append(table)
         else:
             keys = format_of(file, told).keys
-            imported = import_signals(path, replace(signals, format=told, columns=_some(signals.columns, keys)))
+            clocks, zones = _of_file(signals.clocks, path), _of_file(signals.zones, path)
+            imported = import_signals(
+                path, replace(signals, format=told, columns=_some(signals.columns, keys), clocks=clocks, zones=zones)
+            )
             hours.append(imported.hours.with_columns(file=pl.lit(path.name)))
             parts.append(imported.parts.with_columns(file=pl.lit(path.name)))
             account = imported.account
             if imported.kind is not None:
                 kinds[path.name] = imported.kind
-            areas |= {*imported.areas, path.name}
+            areas |= {*imported.areas, path.name, str(path)}
         found.accounts.append(account)
     _check_columns_used({**signals.columns, **jobs.columns}, found.accounts)
     if hours:
@@ -292,6 +301,11 @@ _KEYS: Final = tuple(
 def _some(columns: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
     """Returns the columns that were told by some keys."""
     return {key: name for key, name in columns.items() if key in keys}
+
+
+def _of_file(told: Mapping[str, T], path: Path) -> dict[str, T]:
+    """Returns what was told by name, with what was told of a file by its path under its name."""
+    return {**told, path.name: told[str(path)]} if str(path) in told else dict(told)
 
 
 def _check_columns_used(columns: Mapping[str, str], accounts: Sequence[Account]) -> None:

@@ -248,6 +248,23 @@ def log_times(
     return times.utc
 
 
+def _in_order(log: pl.DataFrame, earlier: str, later: str, clock: Clock | None, account: Account) -> pl.DataFrame:
+    """Takes times of the repeated autumn hour as standard time where as summer time they come too early."""
+    if clock is None or clock.offset is not None:
+        return log
+    second = pl.col(later) + timedelta(hours=1)
+
+    def local(time: pl.Expr) -> pl.Expr:
+        return time.dt.replace_time_zone("UTC").dt.convert_time_zone(clock.name).dt.replace_time_zone(None)
+
+    repeated = local(pl.col(later)) == local(second)
+    early = (pl.col(later) < pl.col(earlier)) & (second >= pl.col(earlier)) & repeated
+    count = int(log.select(early.sum()).item())
+    why = f"taken as standard time: as summer time they precede {earlier}"
+    account.add("changed", count, f"{later}: times of the repeated autumn hour, {why}")
+    return log.with_columns(pl.when(early).then(second).otherwise(later).alias(later))
+
+
 def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.DataFrame:
     """Returns the jobs of a log that ran on GPUs, as a dated job table (docs/data.md), sorted by submission.
 
@@ -262,6 +279,8 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
     Raises:
         DataError: No job is left, a job ends before it starts, or a place is unknown.
     """
+    for earlier, later in (("submit_time", "start_time"), ("start_time", "end_time")):
+        log = _in_order(log, earlier, later, options.clock, account)
     between = (pl.col("end_time") - pl.col("start_time")).dt.total_microseconds() / 1e6
     own = log["duration_s"].is_not_null()
     log = log.with_columns(duration_s=pl.when(own).then("duration_s").otherwise(between))

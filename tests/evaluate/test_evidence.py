@@ -85,7 +85,7 @@ def test_what_an_own_fleet_assumes_is_said(drawn: Any) -> None:
     fleet = drawn.scenario.fleet
     kept = dict.fromkeys(fleet.classes, ("north",))
     bound = drawn.scenario.model_copy(update={"fleet": fleet.model_copy(update={"ranges": kept})})
-    assert "no job leaves its zone" in assumed(bound)
+    assert "no job may run in another zone than the one where it arrives" in assumed(bound)
 
 
 def test_cost_and_carbon_are_drawn_in_the_currency_given(drawn: Any, tmp_path: Path) -> None:

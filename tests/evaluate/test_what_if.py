@@ -165,7 +165,7 @@ def test_what_a_saving_rests_on_comes_first():
     stay = case("stay", usd=(19.0, 38.0), kg=(9.0, 9.0), title="no moves: jobs run where they arrive")
     other = case("50", title="carbon at 50 in place of 100 USD/t")
     found = words(study(stay, other, name="sensitivity"))
-    assert "The saving depends most on this: with no moves it saves 5.0% [5.0, 5.0] of cost." in found
+    assert "The saving depends most on this: with no moves it saves 5.0% [5.0, 5.0] of the bill." in found
     assert any("It hardly depends on: carbon at 50" in each for each in found)
 
 
@@ -185,7 +185,7 @@ def test_no_slack_says_what_becomes_of_jobs():
 
 
 def test_dearer_is_said_as_dearer():
-    assert saves(Estimate(-0.2, -0.3, -0.1)) == "costs 20% [10, 30] more"
+    assert saves(Estimate(-0.2, -0.3, -0.1)) == "raises the bill by 20% [10, 30]"
 
 
 @pytest.fixture(scope="module")

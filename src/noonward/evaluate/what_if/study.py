@@ -176,7 +176,7 @@ class Study:
         """Returns one table a curve, or one of all cases."""
         words = f"per GPU-hour, against {spoken(self.today)}"
         note = "" if self.environments == 1 else " In brackets: 95% intervals over the environments, paired."
-        header = ("saved, %", "emissions avoided, %", "cost, USD/(1000 GPU h)", "emissions, kg/(1000 GPU h)")
+        header = ("bill saved, %", "emissions avoided, %", "bill, USD/(1000 GPU h)", "emissions, kg/(1000 GPU h)")
         rest = ("GPU-hours", "mean delay", "late or not done")
         tables = []
         for curve in self.curves:

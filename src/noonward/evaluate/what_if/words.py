@@ -48,16 +48,16 @@ def share(estimate: Estimate) -> str:
 
 
 def saves(estimate: Estimate) -> str:
-    """Returns what is saved of cost, in words.
+    """Returns what is saved of the bill, in words.
 
     Example:
         >>> saves(Estimate(0.3)), saves(Estimate(-0.1, -0.2, 0.05))
-        ('saves 30% of cost', 'costs 10% [-5, 20] more')
+        ('saves 30% of the bill', 'raises the bill by 10% [-5, 20]')
     """
     if estimate.value >= 0:
-        return f"saves {share(estimate)} of cost"
+        return f"saves {share(estimate)} of the bill"
     ends = (None, None) if estimate.low is None or estimate.high is None else (-estimate.high, -estimate.low)
-    return f"costs {share(Estimate(-estimate.value, *ends))} more"
+    return f"raises the bill by {share(Estimate(-estimate.value, *ends))}"
 
 
 def _carbon_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:

@@ -25,6 +25,9 @@ PREFIX: Final = "nw-"
 """How the tokens of this product begin; they are the names of its jobs."""
 TIMEOUT_S: Final = 30.0
 """How long a command may take, s."""
+AFTER_REQUEUE_S: Final = 5
+"""How long a job waits after its requeue, s: a node refuses a run, and Slurm then fails the job, whose credential is not
+younger by the node's clock than the end of the job's last run there. Slurm itself waits for two minutes."""
 PHASES: Final[dict[str, Phase]] = {
     "PENDING": "queued",
     "REQUEUED": "queued",
@@ -270,7 +273,8 @@ class SlurmExecutor(RunningJobs):
         if status.phase == "suspended":
             self._call("scontrol", *self._clusters, "resume", str(order.handle))
         if status.phase == "held":  # a job that was requeued would wait for two minutes
-            self._call("scontrol", *self._clusters, "update", f"JobId={order.handle}", "StartTime=now", of=order)
+            start = f"StartTime=now+{AFTER_REQUEUE_S}"
+            self._call("scontrol", *self._clusters, "update", f"JobId={order.handle}", start, of=order)
         self.release(order)
         return True
 

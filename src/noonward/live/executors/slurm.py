@@ -26,8 +26,8 @@ PREFIX: Final = "nw-"
 TIMEOUT_S: Final = 30.0
 """How long a command may take, s."""
 AFTER_REQUEUE_S: Final = 5
-"""How long a job waits after its requeue, s: a node refuses a run, and Slurm then fails the job, whose credential is not
-younger by the node's clock than the end of the job's last run there. Slurm itself waits for two minutes."""
+"""How long a job waits after its requeue, s. A node refuses a run whose credential is not younger, by the node's clock,
+than the end of the job's last run there, and Slurm then fails the job. Slurm itself waits for two minutes."""
 PHASES: Final[dict[str, Phase]] = {
     "PENDING": "queued",
     "REQUEUED": "queued",

@@ -314,7 +314,7 @@ def test_figures_of_bench_bid_price(noonward: CommandLine, monkeypatch: pytest.M
 def test_figures_of_bench_quarter(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.bench import quarter
 
-    for name, small in {"DAYS": 2, "PAST_DAYS": 1, "JOBS": 1500, "WORKERS": 1}.items():
+    for name, small in {"DAYS": 1, "PAST_DAYS": 1, "JOBS": 100, "WORKERS": 1}.items():
         monkeypatch.setattr(quarter, name, small)
     monkeypatch.setattr(quarter, "POLICIES", ("what-happened", "local-fcfs"))
     hold_against_page("bench quarter", [noonward("bench", "quarter", "--json").out])

@@ -21,12 +21,12 @@ from noonward.schedule.policies import policies
 
 @pytest.mark.parametrize("name", [policy.name for policy in policies(trained=False, kind="cluster")])
 def test_every_registered_policy_conforms(name):
-    assert check_scheduler(name, seeds=[0]) is None
+    assert check_scheduler(name, seeds=[0])
 
 
 @pytest.mark.parametrize("name", ["bid-price-learned", "bid-price-neural"])
 def test_policies_with_learned_forecasts_conform(name):
-    assert check_scheduler(name, seeds=[0]) is None
+    assert check_scheduler(name, seeds=[0])
 
 
 class StartHere(Scheduler):
@@ -294,11 +294,11 @@ def test_compiled_rule_that_differs_is_named(scheduler):
 
 
 def test_a_partial_rule_may_decline_every_question():
-    assert check_scheduler(AlwaysDeclines(), seeds=[0]) is None
+    assert check_scheduler(AlwaysDeclines(), seeds=[0])
 
 
 def test_conforming_scheduler_of_ones_own_passes():
-    assert check_scheduler(StartHere()) is None
+    assert check_scheduler(StartHere())
 
 
 def test_protocol_it_does_not_answer_is_refused():

@@ -37,7 +37,7 @@ class _Trace:
     state: dict[str, Any]
 
 
-def check_edge_scheduler(scheduler: EdgeScheduler, *, seeds: Iterable[int] = (0, 1)) -> None:
+def check_edge_scheduler(scheduler: EdgeScheduler, *, seeds: Iterable[int] = (0, 1)) -> tuple[str, ...]:
     """Checks that an edge scheduler keeps the rules of the interface.
 
     Runs it on small episodes (one model and several, drained and cut off, fewest steps, spread loads) and checks
@@ -49,21 +49,29 @@ def check_edge_scheduler(scheduler: EdgeScheduler, *, seeds: Iterable[int] = (0,
         scheduler: Scheduler.
         seeds: Seeds of the episodes.
 
+    Returns:
+        The episodes in which it kept the rules, each with the number of its questions.
+
     Raises:
         ConformanceError: A rule is broken; the message says which, and what to do.
         InfeasibleActionError: An answer is infeasible.
 
     Example:
         >>> from noonward.schedule.policies import make_scheduler
-        >>> check_edge_scheduler(make_scheduler("patient-reuse", "edge"), seeds=[0])
+        >>> len(check_edge_scheduler(make_scheduler("patient-reuse", "edge"), seeds=[0])) == len(WORLDS)
+        True
     """
+    kept = []
     for seed in seeds:
         for world in WORLDS:
             setting = load_scenario("edge-inference-reference", [*SETTINGS, *world])
-            _check(scheduler, build_edge_environment(setting, 0, seed), seed)
+            questions = _check(scheduler, build_edge_environment(setting, 0, seed), seed)
+            kept.append(f"{', '.join(world) or 'as packaged'}, seed {seed}: {questions} questions")
+    return tuple(kept)
 
 
-def _check(scheduler: EdgeScheduler, environment: EdgeEnvironment, seed: int) -> None:
+def _check(scheduler: EdgeScheduler, environment: EdgeEnvironment, seed: int) -> int:
+    """Checks a scheduler in one episode; returns how many questions it was asked."""
     whole = _watch(scheduler, environment, seed)
     if _watch(scheduler, environment, seed).answers != whole.answers:
         raise _broken(
@@ -96,6 +104,7 @@ def _check(scheduler: EdgeScheduler, environment: EdgeEnvironment, seed: int) ->
             f"answers differently before {time_s:g} s when only tasks that arrive later are changed",
             "read only the tasks that the view shows",
         )
+    return len(whole.answers)
 
 
 def _other_future(environment: EdgeEnvironment) -> tuple[EdgeEnvironment, float]:

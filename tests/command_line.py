@@ -1,11 +1,13 @@
 """Runs the command line within the test's process, as a user's shell would: arguments in, exit code and text out."""
 
+import os
 import sys
 from dataclasses import dataclass
 
 import pytest
 
 from noonward.cli.main import main
+from noonward.schedule import policies
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,11 @@ class CommandLine:
             patch.setattr(sys, "argv", ["noonward", *map(str, arguments)])
             patch.setattr(sys, "path", list(sys.path))
             self._capsys.readouterr()
+            nets = os.environ.get(policies.NETS)
             with pytest.raises(SystemExit) as left:
                 main()
+        if os.environ.get(policies.NETS) != nets:  # what a command makes known is gone with its process
+            os.environ.pop(policies.NETS)
+            policies._packaged.cache_clear()
         out, err = self._capsys.readouterr()
         return Answer(code=int(left.value.code or 0), out=out, err=err)

@@ -278,8 +278,9 @@ def _import_all(paths: Sequence[Path], signals: ImportOptions, jobs: LogOptions,
     if tables:
         for name in jobs.origins:
             if name not in places:
-                logs = " or ".join(sorted(places & names))
-                raise DataError(f"--origin names {name!r}, where no job of {logs} comes from; {nearest(name, places)}")
+                logs = " or ".join(sorted(places & {path.name for path in paths}))
+                named = sorted(places - {str(path) for path in paths if str(path) != path.name})
+                raise DataError(f"--origin names {name!r}, where no job of {logs} comes from; {nearest(name, named)}")
         found.jobs = pl.concat(tables, how="diagonal").sort("submit_time", maintain_order=True)
         for rule in jobs.classes:
             if rule.name not in found.jobs["class"]:

@@ -7,13 +7,17 @@ import polars as pl
 import pytest
 
 from noonward.data.scenarios.load import load_scenario
+from noonward.decision.brief import Needs
+from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
-from noonward.evaluate.answer import best_to_adopt, bill_usd, bills, headline, moved_jobs, savings
+from noonward.evaluate.answer import best_to_adopt, bill_usd, bills, can_run, headline, moved_jobs, savings
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Bound, summary_rows
 from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.what_if.changes import Change
 from noonward.evaluate.what_if.study import Case
+from noonward.forecasts.forecast import Forecast
+from noonward.schedule.policies import register
 
 
 def with_ledgers(comparison, changes):
@@ -212,3 +216,20 @@ def test_a_job_that_is_late_and_not_done_counts_once(tmp_path):
     assert job_figures(record).late_or_not_done == expected
     case = Case(change=Change(), title="", at=0.0, records=[record])
     assert case.not_in_time.value == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [({"foresight": True}, True), ({"forecast": Forecast("perfect")}, True), ({"forecast": Forecast("noisy")}, True),
+     ({"forecast": Forecast("persistence")}, False), ({}, False)],
+)  # fmt: skip
+def test_a_policy_of_your_own_that_asks_for_the_future_is_never_proposed(own_registry, more, known):
+    class Mine(Scheduler):
+        needs = Needs(protocols=("each-slot",), **more)
+
+        def decide(self, view, answers):
+            pass
+
+    register("mine", Mine)
+    policy = own_registry.find("mine")
+    assert (policy.clairvoyant, can_run(policy)) == (known, not known)

@@ -217,6 +217,6 @@ def print_comparison(found: Comparison) -> None:
     print_table(table)
     if shown < len(summary.columns):
         print(f"{len(summary.columns) - shown} more columns in the report and on a wider terminal")
-    if foreseeing := [name for name, policy in found.policies.items() if "clairvoyant" in policy.roles]:
+    if foreseeing := [name for name, policy in found.policies.items() if policy.clairvoyant]:
         print(f"note: benchmarks that know the future, which nobody can run: {', '.join(foreseeing)}")
     print_notes(found.notes)

@@ -56,6 +56,15 @@ class Policy:
         """One of it, made to be asked what it needs; it never runs."""
         return self.make()
 
+    @functools.cached_property
+    def clairvoyant(self) -> bool:
+        """Whether it knows future jobs or signals: by its role, or one of your own by what it says it needs."""
+        if self.packaged or "clairvoyant" in self.roles:
+            return "clairvoyant" in self.roles
+        needs = getattr(self.sample, "needs", None)
+        forecast = getattr(needs, "forecast", None)
+        return bool(getattr(needs, "foresight", False) or (forecast is not None and forecast.foresight))
+
     @property
     def protocols(self) -> tuple[Protocol, ...]:
         """Protocols of kind ``cluster`` that it answers; none for another kind."""

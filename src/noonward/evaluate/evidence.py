@@ -89,7 +89,10 @@ def _reach(fleet: Fleet) -> str:
         name for name in fleet.classes if len({zone_of[site] for site in fleet.ranges.get(name, tuple(zone_of))}) > 1
     ]
     if not roaming:
-        return "no job may run in another zone than the one where it arrives (ranges in the file)"
+        return (
+            "no job may run in another zone than the one where it arrives (ranges in the file; add a site to the list "
+            "of a class to let its jobs run there)"
+        )
     which = "jobs" if len(roaming) == len(fleet.classes) else f"jobs of class {', '.join(roaming)}"
     between = zones if len(zones) <= 4 else [*zones[:3], f"{len(zones) - 3} more"]
     return f"{which} may run in any zone ({', '.join(between)}), across borders"

@@ -40,7 +40,12 @@ def keep(comparison: Comparison, command: str) -> Path:
         "scenario": comparison.scenario.model_dump(mode="json"),
         "seed": comparison.seed,
         "policies": [
-            {"name": each.name, "summary": each.summary, "family": each.family, "roles": sorted(each.roles)}
+            {
+                "name": each.name,
+                "summary": each.summary,
+                "family": each.family,
+                "roles": sorted({*each.roles, *(("clairvoyant",) if each.clairvoyant else ())}),
+            }
             for each in comparison.policies.values()
         ],
         "reference": comparison.reference,
@@ -88,7 +93,11 @@ def read_comparison(path: str | Path) -> tuple[ComparisonResult, str]:
         folder, seed, command = path.parent, int(content["seed"]), str(content["command"])
         policies = {
             str(said["name"]): Policy(
-                make=_not_run, kind=scenario.kind, **{**said, "roles": frozenset(said["roles"])}, registered=False
+                make=_not_run,
+                kind=scenario.kind,
+                **{**said, "roles": frozenset(said["roles"])},
+                registered=False,
+                foresees="clairvoyant" in said["roles"],
             )
             for said in content["policies"]
         }

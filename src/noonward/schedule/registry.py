@@ -34,6 +34,7 @@ class Policy:
         trained: Packaged file it runs, or None for one that is not trained.
         packaged: Whether it comes with this package, so that its records stay valid while the package's code does.
         registered: Whether it is in a registry; False for one that is named by ``module:Class`` or by its file.
+        foresees: Whether it knows future jobs or signals; None: its roles and needs say so (``clairvoyant``).
     """
 
     name: str
@@ -45,6 +46,7 @@ class Policy:
     trained: PolicyFile | None = field(default=None, repr=False)
     packaged: bool = False
     registered: bool = True
+    foresees: bool | None = None
 
     @property
     def portable(self) -> bool:
@@ -59,6 +61,8 @@ class Policy:
     @functools.cached_property
     def clairvoyant(self) -> bool:
         """Whether it knows future jobs or signals: by its role, or one of your own by what it says it needs."""
+        if self.foresees is not None:
+            return self.foresees
         if self.packaged or "clairvoyant" in self.roles:
             return "clairvoyant" in self.roles
         needs = getattr(self.sample, "needs", None)

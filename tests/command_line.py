@@ -32,11 +32,11 @@ class CommandLine:
             patch.setattr(sys, "argv", ["noonward", *map(str, arguments)])
             patch.setattr(sys, "path", list(sys.path))
             self._capsys.readouterr()
-            nets = os.environ.get(policies.NETS)
+            nets = os.environ.get(policies.NETS, "")
+            patch.setenv(policies.NETS, nets)
             with pytest.raises(SystemExit) as left:
                 main()
-        if os.environ.get(policies.NETS) != nets:  # what a command makes known is gone with its process
-            os.environ.pop(policies.NETS)
-            policies._packaged.cache_clear()
+            if os.environ[policies.NETS] != nets:  # what a command makes known is gone with its process
+                policies._packaged.cache_clear()
         out, err = self._capsys.readouterr()
         return Answer(code=int(left.value.code or 0), out=out, err=err)

@@ -30,7 +30,8 @@ def pytest_collection_finish(session):
         ]
         if lost:
             raise pytest.UsageError(
-                f"pytest-xdist does not see groups of tests with pytest {pytest.__version__}: {lost[0]}"
+                f"pytest-xdist does not see groups of tests with pytest {pytest.__version__} ({lost[0]}); install the "
+                "versions of pyproject.toml: pip install -e '.[dev]'"
             )
 
 

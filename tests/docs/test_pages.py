@@ -98,7 +98,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
     "noonward bench bid-price": "half a minute; tests/docs/test_figures.py runs a small one",
     "noonward bench learn": "a minute",
     "noonward compare load-shaping": "minutes",
-    "noonward compare edge-inference-reference -n 4": "half a minute; tests/engine/edge runs it shorter",
+    "noonward compare edge-inference-reference -n 4": "half a minute; tests/evaluate runs fewer tasks",
     "noonward reproduce load-shaping --draws 4": "minutes",
     "noonward reproduce load-shaping --draws 4 --profiles FILE --source alibaba_pai_2020 "
     "--source azure_vm_2017": "needs the file",

@@ -173,11 +173,9 @@ def words_at_start(found: AtStart, fleet: Fleet) -> list[str]:
     busy_S = np.zeros(len(gpus_S), np.int64)
     if found.standing is not None:
         np.add.at(busy_S, found.standing.site_J, found.standing.gpus_J)
-        count = len(found.standing.site_J)
         told.append(
-            f"{count:,} {'job' if count == 1 else 'jobs'} of {name} {'was' if count == 1 else 'were'} running at the "
-            f"window's start, on {busy_S.sum():,} of {gpus_S.sum():,} GPUs: under every policy they hold these until "
-            "they end; their energy is separate"
+            f"{_were_running(len(found.standing.site_J), name)}, on {busy_S.sum():,} of {gpus_S.sum():,} GPUs: "
+            "under every policy they hold these until they end; their energy is separate"
         )
     over = np.flatnonzero(busy_S > gpus_S)
     if len(over):
@@ -194,8 +192,13 @@ def words_at_start(found: AtStart, fleet: Fleet) -> list[str]:
         )
     if found.lost:
         told.append(
-            f"{found.lost:,} {'job' if found.lost == 1 else 'jobs'} of {name} "
-            f"{'was' if found.lost == 1 else 'were'} running at the window's start at a site that the fleet does not "
-            "have, or that cannot run them: they are left out"
+            f"{_were_running(found.lost, name)} at a site that the fleet does not have, or that cannot run them: they "
+            "are left out"
         )
     return told
+
+
+def _were_running(count: int, name: str) -> str:
+    """Returns how many jobs of a log were running when the window began, in words."""
+    jobs, were = ("job", "was") if count == 1 else ("jobs", "were")
+    return f"{count:,} {jobs} of {name} {were} running at the window's start"

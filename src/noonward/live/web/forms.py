@@ -141,10 +141,14 @@ class Forms:
 
     async def call_event(self, request: Request, visitor: Visitor, fields: dict[str, str]) -> Response:
         """Calls a grid event."""
-        numbers = {name: _number_of(fields, name) for name in ("cut_percent", "target_kw", "hours", "notice_min")}
-        percent = numbers.pop("cut_percent")
-        given = {name: value for name, value in numbers.items() if value is not None}
-        call = EventCall(site=fields.get("site", ""), cut=None if percent is None else percent / 100, **given)
+        percent, hours = _number_of(fields, "cut_percent"), _number_of(fields, "hours")
+        call = EventCall(
+            site=fields.get("site", ""),
+            cut=None if percent is None else percent / 100,
+            target_kw=_number_of(fields, "target_kw"),
+            hours=3.0 if hours is None else hours,
+            notice_min=_number_of(fields, "notice_min"),
+        )
         called = await run_in_threadpool(self.api.called, call, visitor.holder.name)
         return to("/grid", f"Grid event {called.event.id} at {called.event.site} is called.")
 

@@ -149,7 +149,7 @@ TRANSFER = {"usd_per_gb": ((0.0, 0.001), (0.001, 0.0))}
 
 @pytest.mark.parametrize(("late_until_h", "moves"), [(60, 0), (-np.inf, 2)])
 def test_a_job_that_pays_for_its_journey_leaves_no_sooner_than_it_must(late_until_h, moves):
-    """The first is told to take 5.5 h at the site that is cheap after 6 h, and takes 40: the second never goes there."""
+    """The first is told to take 5.5 h at the site that is cheap after 6 h, and takes 40: the second stays at home."""
     jobs = [
         {"origin": 1, "work": 40 * HOUR_S, "slack_s": 0.0, "move_gb": 1.0},
         {"arrival_s": 600.0, "work": HOUR_S, "slack_s": 6.4 * HOUR_S, "move_gb": 1.0},

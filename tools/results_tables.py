@@ -26,7 +26,7 @@ from typing import Any
 
 END = "<!-- end of results -->"
 HEAD = (
-    "| policy | utility, USD | change against local FCFS | share of possible improvement | GPU-hours | done | overdue "
+    "| policy | utility, USD | change against local FCFS | share of possible improvement | GPU-hours | done | dropped "
     "| job energy cost, USD per GPU-hour | gCO2 per GPU-hour | migrations |",
     "|---|---|---|---|---|---|---|---|---|---|",
 )

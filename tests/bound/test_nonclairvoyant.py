@@ -125,7 +125,7 @@ def test_no_policy_on_a_random_tree_earns_more(seed):
 
 @pytest.fixture(scope="module")
 def scenario():
-    return load_scenario("fine-tuning", ["jobs.count=40", "window_h=12"])
+    return load_scenario("fine-tuning", ["jobs.count=40", "window_h=12", "jobs.demand=0.1"])
 
 
 def test_without_penalties_it_is_the_clairvoyant_bound(scenario):

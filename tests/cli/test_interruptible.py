@@ -1,4 +1,4 @@
-"""Ctrl-C: commands end at once, whether they can answer it themselves or are held by compiled code."""
+"""Ctrl-C and SIGTERM: commands end at once, whether they can answer it themselves or are held by compiled code."""
 
 import signal
 import subprocess
@@ -12,12 +12,19 @@ from noonward.cli.options import INTERRUPTED
 
 HEAD = """
 import sys, threading, time
-from noonward.cli.interruptible import on_interrupt, run_interruptible
+from noonward.cli.interruptible import ended_alike, on_interrupt, run_interruptible
 
 def work():
     with on_interrupt(lambda: "interrupted; 3 of 8 runs are recorded"):
 """
-HELD = HEAD + '        print("ready", flush=True)\n        time.sleep(600)\nrun_interruptible(work, 0.1)\n'
+HELD = (
+    HEAD
+    + """        print("ready", flush=True)
+        time.sleep(600)
+with ended_alike():
+    run_interruptible(work, 0.1)
+"""
+)
 """A thread that sleeps receives no exception until it wakes: it stands for a solver or kernel."""
 WILLING = (
     HEAD
@@ -27,32 +34,35 @@ WILLING = (
                 time.sleep(0.001)
         finally:
             print("cleaned up", flush=True)
-run_interruptible(work, 60)
+with ended_alike():
+    run_interruptible(work, 60)
 """
 )
 
 
-def interrupted(code: str) -> tuple[int, str, str]:
+def interrupted(code: str, by: signal.Signals) -> tuple[int, str, str]:
     """Runs a program, interrupts it when it says that it is ready, and returns exit code and what it printed."""
     program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
-        program.send_signal(signal.SIGINT)
+        program.send_signal(by)
         out, err = program.communicate(timeout=60)
     finally:
         program.kill()
     return program.returncode, out, err
 
 
-def test_a_command_held_by_compiled_code_is_left() -> None:
-    code, _, err = interrupted(HELD)
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_held_by_compiled_code_is_left(by: signal.Signals) -> None:
+    code, _, err = interrupted(HELD, by)
     assert code == INTERRUPTED
     assert err == "interrupted; 3 of 8 runs are recorded\n"
 
 
-def test_a_command_that_can_cleans_up_first() -> None:
-    code, out, err = interrupted(WILLING)
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_can_cleans_up_first(by: signal.Signals) -> None:
+    code, out, err = interrupted(WILLING, by)
     assert code == INTERRUPTED
     assert out == "cleaned up\n"
     assert err == "interrupted; 3 of 8 runs are recorded\n"

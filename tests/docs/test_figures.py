@@ -369,7 +369,8 @@ def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.Monke
         return float(len(calls))
 
     monkeypatch.setattr(bench_learn, "cpu_seconds", once)
-    monkeypatch.setattr(bench_learn, "ROUNDS", 1)
+    for name, small in {"ROUNDS": 1, "ROWS": 2, "STEPS": 50, "UPDATES": 1}.items():
+        monkeypatch.setattr(bench_learn, name, small)
     monkeypatch.setattr(bench_learn, "TWENTIETH", (5, 1))
     monkeypatch.setattr(bench_learn, "CREDIT_SETTINGS", ("epochs=1", "environments=1", "windows=1", "price_steps=1"))
     monkeypatch.setattr(bench_learn, "_on_gpu", lambda: bench_learn.updates_on("cpu"))

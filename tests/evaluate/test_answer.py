@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from noonward.data.scenarios.load import load_scenario
+from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.decision.brief import Needs
 from noonward.decision.scheduler import Scheduler
 from noonward.errors import ScenarioError
-from noonward.evaluate.answer import best_to_adopt, bill_usd, bills, can_run, headline, moved_jobs, savings
+from noonward.evaluate.answer import best_to_adopt, bill_usd, bills, can_run, carbon_unit, headline, moved_jobs, savings
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Bound, summary_rows
 from noonward.evaluate.job_figures import job_figures
@@ -69,7 +69,7 @@ def test_delay_and_late_jobs_are_those_of_the_job_tables(money):
 def test_a_policy_that_knows_the_future_is_never_proposed(money):
     assert money.ranked()[0] == "booked-perfect"
     assert best_to_adopt(money) != "booked-perfect"
-    assert headline(money)[0].startswith(("Keep ", "Run more windows"))
+    assert headline(money)[0].startswith(("Keep ", "Run more environments"))
     assert "booked-perfect" not in " ".join(headline(money))
 
 
@@ -82,8 +82,31 @@ def test_the_headline_names_saving_share_delay_and_what_it_rests_on(money):
     assert said[1].startswith("It has 40.0 USD (20%) more utility [40.0, 40.0] and ")
     assert said[1].endswith("than local-fcfs in 12 hours: 80% of the possible improvement.")
     assert "jobs run away from their home site; starts are delayed by " in said[2]
-    assert "jobs are late" in said[2]
+    dropped = {policy: found.mean(policy, "overdue").value for policy in found.records}
+    assert f"{dropped['price-greedy']:,.0f} jobs are dropped (local-fcfs: {dropped['local-fcfs']:,.0f})" in said[2]
     assert not any("do not compare" in sentence for sentence in said)
+
+
+def test_jobs_that_may_start_late_are_called_late(money):
+    waiting = {**money.scenario.model_dump(mode="json"), "lateness": {"rule": "wait", "overtime_h": 24}}
+    found = dataclasses.replace(money, scenario=scenario_from(waiting, "tiny"))
+    late = [savings(found, each).late_jobs.value for each in ("random", "local-fcfs")]
+    assert (
+        f"{late[0]:,.0f} jobs are late (local-fcfs: {late[1]:,.0f})" in found.objective.consequences(found, "random")[0]
+    )
+
+
+@pytest.mark.parametrize(("kg", "unit"), [(57.5, ("kg CO2", 1.0, 1)), (2345.0, ("t CO2", 1000.0, 2))])
+def test_emissions_have_the_unit_that_suits_them(money, kg, unit):
+    free = {"free_kg": 0.0, "move_kg": 0.0, "result_kg": 0.0}
+    found = with_ledgers(money, {"local-fcfs": [free | {"job_kg": kg}] * 2, "random": [free | {"job_kg": kg / 2}] * 2})
+    assert carbon_unit(found) == unit
+    found = dataclasses.replace(found, scenario=found.scenario.model_copy(update={"goal": "least-cost"}))
+    summary = summary_rows(found)
+    at = [column.title for column in summary.columns].index("Emissions")
+    assert summary.columns[at].unit == unit[0]
+    cell = next(row.cells[at] for row in summary.rows if row.name == "local-fcfs")
+    assert cell == f"{kg / unit[1]:,.{unit[2]}f} ± {0:.{unit[2]}f}"
 
 
 def test_moved_jobs_are_counted_whether_they_have_data_or_not(money):
@@ -129,7 +152,7 @@ def test_other_work_and_doubt_are_said(money):
     }
     said = " ".join(headline(with_ledgers(money, other)))
     assert "10.0% more GPU-hours, so the bills are not directly comparable" in said
-    assert said.startswith("Run more windows: 2 cannot tell yet. random leads: it has 10.0 USD (5%) more utility ")
+    assert said.startswith("Run more environments: 2 cannot tell yet. random leads: it has 10.0 USD (5%) more utility ")
     assert "so keep local-fcfs until more (-n) tell the two apart" in said
 
 
@@ -143,7 +166,7 @@ def test_today_that_is_best_is_kept(money):
 
 def test_without_signals_the_headline_has_no_money(energy):
     said = " ".join(headline(energy))
-    assert said.startswith("Run more windows: 2 cannot tell yet. greedy-energy(gpus=2) leads: it has ")
+    assert said.startswith("Run more environments: 2 cannot tell yet. greedy-energy(gpus=2) leads: it has ")
     assert "less energy per unit (J) than dp" in said
     assert "USD" not in said
     assert not [metric for metric in energy.metrics() if metric.name.startswith("saved_")]
@@ -157,7 +180,7 @@ def test_today_is_compared_and_measured_against(tmp_path):
     figures = {metric.name: metric.value for metric in found.metrics()}
     assert figures["saved_usd/most-free"] == 0.0
     assert figures["saved_usd/random"] == pytest.approx(bills(found, "most-free")[0] - bills(found, "random")[0])
-    assert headline(found)[0] == "Keep most-free." or "in this window" in headline(found)[0]
+    assert headline(found)[0] == "Keep most-free." or "in this environment" in headline(found)[0]
 
 
 def test_the_goal_of_least_cost_changes_what_is_compared_and_no_run(tmp_path):

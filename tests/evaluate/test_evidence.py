@@ -15,7 +15,8 @@ from noonward.data.signals.generate import generate_signals
 from noonward.data.signals.load import write_generated_signals
 from noonward.evaluate.answer import headline, plainly, verdict_of
 from noonward.evaluate.asked import currency_given
-from noonward.evaluate.evidence import assumed, how_to_run_more, made_prices, one_window
+from noonward.evaluate.comparison import cases_told, one_window, summary_rows
+from noonward.evaluate.evidence import assumed, how_to_run_more, made_prices
 from noonward.evaluate.noted import grouped
 from noonward.evaluate.report.meeting import write_meeting_report
 
@@ -47,6 +48,8 @@ def test_one_window_under_several_draws_of_prices_is_no_reason_to_adopt(drawn: A
     found = cheaper(drawn)
     assert one_window(found)
     assert verdict_of(found).kind == "draws"
+    assert cases_told(found, 4) == "4 draws of prices"
+    assert summary_rows(found).caption.startswith("Means of 4 draws of prices;")
     said = headline(found)
     assert said[0].startswith("booked-persistence was better in this window: ")
     assert "under 4 draws of prices (the interval is over these); one window of jobs cannot tell more" in said[1]

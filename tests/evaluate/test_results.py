@@ -95,4 +95,4 @@ def test_energy_lies_above_its_bound(energy):
 @pytest.mark.parametrize("better", ["up", "down"])
 def test_columns_say_which_way_is_better(money, better):
     columns = {c.title: c.better for c in summary_rows(money).columns}
-    assert columns["Utility" if better == "up" else "Overdue"] == better
+    assert columns["Utility" if better == "up" else "Dropped"] == better

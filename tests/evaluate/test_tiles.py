@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noonward.evaluate.answer import verdict_of
-from noonward.evaluate.report.tiles import tiles, tiles_html
+from noonward.evaluate.report.tiles import STYLE, tiles, tiles_html
 
 
 def paying(money, share):
@@ -51,6 +51,24 @@ def test_they_are_measured_where_the_policy_was_not_chosen(better):
     assert len(measured) < len(better.bounds)
     saved = better.values(better.reference, "carbon_kg") - better.values("random", "carbon_kg")
     assert tiles(better, "random")[1].change.value == pytest.approx(-np.mean(saved[measured]))
+
+
+@pytest.mark.parametrize(("kg", "kind"), [((5.0, 5.0), "good"), ((0.1, 15.0), "open"), ((15.0, 15.0), "bad")])
+def test_a_change_that_is_not_significant_is_gray(better, kg, kind):
+    """Two environments measure; today's policy emits 10 kg in both."""
+
+    def emitting(policy, kg_E):
+        figures = [{"job_kg": kg, "free_kg": 0.0, "move_kg": 0.0, "result_kg": 0.0} for kg in kg_E]
+        return [
+            dataclasses.replace(record, ledger=dataclasses.replace(record.ledger, **change))
+            for record, change in zip(better.records[policy], figures, strict=True)
+        ]
+
+    records = {"local-fcfs": emitting("local-fcfs", (10.0, 10.0)), "random": emitting("random", kg)}
+    found = dataclasses.replace(better, records=records)
+    assert f"<div class='tile {kind}'><h2>Emissions</h2>" in tiles_html(found)
+    assert tiles(found, "random")[1].detail.endswith(", not significant") == (kind == "open")
+    assert ".tile.open .big { color: #6b7280; }" in STYLE
 
 
 def test_there_are_none_where_todays_policy_stays(money):

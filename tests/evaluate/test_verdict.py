@@ -142,17 +142,23 @@ def test_a_change_below_rounding_is_no_0_percent(priced, paid, size):
     assert " (0.0%)" not in second
 
 
+ONCE = "random was better in this environment: 20% cheaper than local-fcfs."
+
+
 @pytest.mark.parametrize(
     ("usd", "starts"),
     [
         ({"local-fcfs": [10.0, 10.0], "random": [10.0, 10.0]}, "Keep local-fcfs."),
         ({"local-fcfs": [10.0, 10.0], "random": [13.0, 14.0]}, "Keep local-fcfs."),
         ({"local-fcfs": [10.0], "random": [14.0]}, "Keep local-fcfs."),
-        ({"local-fcfs": [10.0], "random": [8.0]}, "random was better in this window: 20% cheaper than local-fcfs."),
-        ({"local-fcfs": [10.0, 10.0, 10.0], "random": [5.0, 11.0, 8.0]}, "Run more windows: 3 cannot tell yet."),
+        (
+            {"local-fcfs": [10.0], "random": [8.0]},
+            ONCE,
+        ),
+        ({"local-fcfs": [10.0, 10.0, 10.0], "random": [5.0, 11.0, 8.0]}, "Run more environments: 3 cannot tell yet."),
         (
             {"local-fcfs": [10.0, 10.0], "random": [5.0, 5.1], "price-greedy": [6.0, 6.0]},
-            "Run more windows: 2 cannot tell yet.",
+            "Run more environments: 2 cannot tell yet.",
         ),
     ],
 )

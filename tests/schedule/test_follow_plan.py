@@ -253,7 +253,10 @@ def test_no_policy_leaves_a_class_range(policy):
         world = small_worlds.draw(seed, scheduler.needs.protocols[0], signals=True, history_h=24)
         if not any(site.barred for site in world.sites):
             continue
-        track = run(world.environment(), make_scheduler(policy)).job_J
+        scheduler = make_scheduler(policy)
+        if isinstance(scheduler, FollowPlan):
+            scheduler.samples = min(scheduler.samples, 6)  # the ranges are the same in a plan from few days
+        track = run(world.environment(), scheduler).job_J
         for record, row in zip(track, world.rows, strict=True):
             if record["gpus"] and not np.isnan(record["start_s"]):
                 assert row["class_"] not in world.sites[record["site"]].barred

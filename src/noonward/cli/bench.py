@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noonward.cli.durations import duration
-from noonward.cli.options import Json, print_table, progress_bar
+from noonward.cli.options import Json, print_table
+from noonward.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +100,7 @@ def bench(
     if month and http:
         raise ScenarioError("--month and --http are two measurements; give one of them")
     measure, steps, remark = parts[part]
-    with progress_bar(steps, "benchmarks") as step:
+    with progress_bar(steps, f"benchmark {part}", unit="measurements") as step:
         metrics = measure(step)
     if json:
         print(to_json(metrics))

@@ -16,8 +16,8 @@ from noonward.cli.options import (
     executor_of,
     open_scenario,
     print_notes,
-    progress_bar,
 )
+from noonward.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -90,7 +90,7 @@ def bound(
         raise ScenarioError("--each and --policies go with --freedom; give it, or use 'noonward compare'")
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
-    with executors as executor, progress_bar(runs, "bounds") as step:
+    with executors as executor, progress_bar(runs, "bounds", unit="environments") as step:
         answers = map_runs(specs, executor, step)
     bounds = [answer.bound for answer in answers]
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
@@ -147,7 +147,7 @@ def _freedoms(
     cases = variants(require_cluster(scenario), each)
     chosen = [] if asked is None else policies_of(next(iter(cases.values())), asked)
     metrics, tables = [], []
-    with executors as executor, progress_bar(runs * len(cases) * (1 + len(chosen)), "runs") as step:
+    with executors as executor, progress_bar(runs * len(cases) * (1 + len(chosen)), "bounds of freedoms") as step:
         for setting, stated in cases.items():
             found = map_runs([FreedomRun(stated, index, seed, names) for index in range(runs)], executor, step)
             utility_usd_PE = {}
@@ -176,7 +176,7 @@ def _non_clairvoyant(
     require_law(scenario)
     require_runs(runs)
     specs = [NonclairvoyantRun(scenario, index, seed) for index in range(runs)]
-    with executors as executor, progress_bar(runs, "bounds") as step:
+    with executors as executor, progress_bar(runs, "bounds", unit="environments") as step:
         metrics = nonclairvoyant_metrics(map_runs(specs, executor, step))
     if json:
         print(to_json(metrics, scenario=scenario.name, seed=seed, environments=runs))

@@ -29,9 +29,9 @@ from noonward.cli.options import (
     print_notes,
     print_table,
     print_text_table,
-    progress_bar,
     split_names,
 )
+from noonward.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -116,7 +116,13 @@ def compare(
     with (
         executors as executor,
         on_interrupt(interrupted),
-        progress_bar(runs * (len(chosen) + (not no_bound)), scenario.name, above=rows) as step,
+        progress_bar(
+            runs * (len(chosen) + (not no_bound)),
+            scenario.name,
+            above=rows,
+            unit="runs" if no_bound else "runs and bounds",
+            results=rows.folder,
+        ) as step,
     ):
         comparison = run_comparison(
             scenario,
@@ -186,7 +192,7 @@ def print_comparison(found: Comparison) -> None:
     from rich.table import Table
 
     from noonward.evaluate.answer import best_to_adopt, headline, plainly
-    from noonward.evaluate.comparison import summary_rows
+    from noonward.evaluate.comparison import cases_told, summary_rows
 
     first, *rest = headline(found)
     print(first)
@@ -198,9 +204,8 @@ def print_comparison(found: Comparison) -> None:
     summary = summary_rows(found)
     console = Console()
     shown = next(columns for width, columns in WIDTHS if not console.is_terminal or console.width >= width)
-    count = len(found.bounds)
     table = Table(
-        title=f"{found.scenario.name}, {count} environment{'s' * (count != 1)}, seed {found.seed}",
+        title=f"{found.scenario.name}, {cases_told(found, len(found.bounds))}, seed {found.seed}",
         caption=summary.caption,
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

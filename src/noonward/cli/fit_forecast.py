@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.options import Json, progress_bar
+from noonward.cli.options import Json
+from noonward.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from noonward.learn.forecast_fit import FittedForecast
@@ -56,7 +57,7 @@ def fit_forecast(
     if wanted is not None and not wanted:
         raise ScenarioError("--zones names no zone; write --zones DE,FR, or leave it out for all of the files")
     hours = load_signals(signals, zones=None if wanted is None else tuple(dict.fromkeys(wanted)))
-    with progress_bar(passes + 2, name) as step:
+    with progress_bar(passes + 2, name, unit="steps", results=place.parent) as step:
         fitted = fit(hours, FitSettings(passes=passes, seed=seed), step)
     write_net(fitted.net, place)
     if json:

@@ -21,9 +21,9 @@ from noonward.cli.options import (
     open_scenario,
     print_notes,
     print_text_table,
-    progress_bar,
     require_cluster,
 )
+from noonward.cli.progress import progress_bar
 from noonward.units import HOUR_S, MINUTE_S
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def flexibility(
     if not (depths and lengths and notices_min):
         raise ScenarioError("--cuts, --hours and --notices take at least one value each")
     count = len(depths) * len(lengths) * len(notices_min) * environments
-    with executors as executor, progress_bar(count, "flexibility") as step:
+    with executors as executor, progress_bar(count, "flexibility", results=out) as step:
         study = grid.flexibility(
             scenario,
             policy,

@@ -29,7 +29,7 @@ PANELS: Final = {
 }
 """Commands by panel of ``noonward --help``; a test holds every command to be in one."""
 EXAMPLES: Final = {
-    "compare": ("compare tiny", "compare fleet.yaml --from 2023-10-29 --to 2023-10-31"),
+    "compare": ("compare tiny", "compare fleet.yaml --windows 6"),
     "trade-off": ("trade-off tiny --policy booked-persistence -n 4",),
     "sensitivity": ("sensitivity tiny --policy booked-persistence -n 4",),
     "when": (

@@ -1,10 +1,14 @@
-"""Commands run in a thread of their own, so that Ctrl-C is answered at once whatever a solver or kernel does."""
+"""Commands run in a thread of their own, so that Ctrl-C is answered at once whatever a solver or kernel does.
+
+SIGTERM, which batch systems and service managers send, does what Ctrl-C does.
+"""
 
 from __future__ import annotations
 
 import contextvars
 import ctypes
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +32,19 @@ def on_interrupt(says: Callable[[], str]) -> Iterator[None]:
         yield
     finally:
         _said.remove(says)
+
+
+@contextmanager
+def ended_alike() -> Iterator[None]:
+    """Has SIGTERM raise a KeyboardInterrupt in the main thread, as Ctrl-C does; elsewhere it changes nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def what_is_kept() -> str:

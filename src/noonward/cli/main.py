@@ -38,7 +38,7 @@ from noonward.cli import (
 )
 from noonward.cli.compile_notice import CompileNotice
 from noonward.cli.help import Root
-from noonward.cli.interruptible import run_interruptible, what_is_kept
+from noonward.cli.interruptible import ended_alike, run_interruptible, what_is_kept
 from noonward.cli.options import INTERRUPTED, Interrupted
 from noonward.errors import NoonwardError
 from noonward.notices import listening
@@ -106,7 +106,8 @@ app.add_typer(edge.app, name="edge")
 def main() -> None:
     """Runs the command line.
 
-    Exit codes: 0 done; 1 an internal error; 2 the user's input; 130 interrupted (what was recorded is kept).
+    Exit codes: 0 done; 1 an internal error; 2 the user's input; 130 interrupted by Ctrl-C or SIGTERM (what was recorded
+    is kept).
     """
     # A user's own policies (module:Class) are also searched in the working folder.
     traced = "--traceback" in sys.argv
@@ -114,7 +115,7 @@ def main() -> None:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        with listening(CompileNotice()):
+        with listening(CompileNotice()), ended_alike():
             if set(sys.argv[1:2]) & {"edge", "serve", "live"}:  # services answer Ctrl-C themselves, in this thread
                 app(prog_name="noonward")
             else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,14 +18,11 @@ from noonward.cli.option_groups import without
 from noonward.files import require_writable
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
 
     from noonward.evaluate.table import TextTable
-    from noonward.runtime.executor import Executor, Progress
+    from noonward.runtime.executor import Executor
 
-QUIET_S = 30.0
-"""Seconds between lines of progress where there is no terminal."""
 INTERRUPTED = 130
 """Exit code after an interrupt."""
 
@@ -298,79 +294,6 @@ def executor_of(workers: Workers = None, ray: RayAddress = None) -> Iterator[Exe
         raise ScenarioError(f"--workers {workers} and --ray {ray} were given; a Ray cluster has its own; leave out one")
     with closing(Processes(workers) if ray is None else RayCluster(ray)) as executor:
         yield executor
-
-
-@contextmanager
-def progress_bar(total: int | None, what: str, above: RenderableType | None = None) -> Iterator[Progress]:
-    """Shows what runs, since when, and the time left on the error stream; without a terminal, a line now and then.
-
-    Args:
-        total: Steps; None: not known until the notice ``runs`` says how many more there are.
-        what: What is done, before the bar.
-        above: What stands above the bar, drawn again with it.
-    """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from noonward.notices import listening
-
-    class Bar(Progress):
-        def get_renderables(self) -> Iterator[RenderableType]:
-            if above is not None:
-                yield above
-            yield from super().get_renderables()
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn(what),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    console = Console(stderr=True)
-    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total)
-        told_s = time.monotonic()
-
-        def tell(about: str) -> None:
-            """Prints a line where there is no terminal to draw on, not more often than every ``QUIET_S``."""
-            nonlocal told_s
-            if not console.is_terminal and time.monotonic() - told_s >= QUIET_S:
-                told_s = time.monotonic()
-                done, of = int(bar.tasks[task].completed), bar.tasks[task].total
-                print(f"{what}: {done}{'' if of is None else f' of {of:.0f}'} done; {about}", file=sys.stderr)
-
-        def step(description: str) -> None:
-            bar.update(task, advance=1, description=description)
-            tell(description)
-
-        under_way = ""
-
-        def show(kind: str, about: str) -> None:
-            nonlocal under_way
-            if kind == "progress":
-                under_way = about
-            elif kind == "within":
-                about = f"{under_way}: {about}"
-            if kind in ("progress", "within"):
-                bar.update(task, description=about)
-                tell(about)
-            elif kind == "runs":
-                bar.update(task, total=bar.tasks[task].completed + int(about))
-
-        with listening(show):
-            yield step
 
 
 def command_line() -> str:

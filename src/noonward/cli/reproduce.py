@@ -21,9 +21,9 @@ from noonward.cli.options import (
     print_notes,
     print_table,
     print_text_table,
-    progress_bar,
     split_names,
 )
+from noonward.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -79,7 +79,7 @@ def dvfs_training(
         _dvfs_learned(seeds, out, executors, json)
         return
 
-    with executors as executor, progress_bar(len(POLICIES) + 1, "dvfs-training") as step:
+    with executors as executor, progress_bar(len(POLICIES) + 1, "dvfs-training", results=out) as step:
         study = reproduce(out, step, executor)
     if json:
         print(to_json(study.metrics, records=str(study.folder), report=str(study.report)))
@@ -99,7 +99,7 @@ def _dvfs_learned(weeks: int, out: Path, executors: AbstractContextManager[Execu
     from noonward.studies.dvfs_training.controls import study_controls, study_policies
 
     count = weeks * (len(study_policies()) + 1)
-    with executors as executor, progress_bar(count, "dvfs-training --learned") as step:
+    with executors as executor, progress_bar(count, "dvfs-training --learned", results=out) as step:
         study = study_controls(out, weeks, step, executor)
     if json:
         print(to_json(study.metrics, records=str(study.comparison.folder), report=str(study.report)))
@@ -121,7 +121,7 @@ def _dvfs_ablations(
 
     seeds = SEEDS if training_seeds is None else training_seeds
     count = len(CONTROLS) * WINDOWS + seeds * len(ABLATIONS)
-    with executors as executor, progress_bar(count, "dvfs-training --ablations") as step:
+    with executors as executor, progress_bar(count, "dvfs-training --ablations", results=out) as step:
         study = study_ablations(out, seeds=seeds, progress=step, executor=executor)
     if json:
         print(to_json(study.metrics(), training_seeds=seeds, windows=WINDOWS))
@@ -135,7 +135,7 @@ def _dvfs_sweep(out: Path, executors: AbstractContextManager[Executor], json: bo
     from noonward.studies.dvfs_training.sweep import POLICIES, SWEPT, points, sweep, sweep_table, write_sweep
 
     count = len(points()) * SWEPT * (len(POLICIES) + 1)
-    with executors as executor, progress_bar(count, "dvfs-training --sweep") as step:
+    with executors as executor, progress_bar(count, "dvfs-training --sweep", results=out) as step:
         study = sweep(out, environments=SWEPT, progress=step, executor=executor)
     command = command_line()
     report = write_sweep(study, out / "reproduce-dvfs-training" / "sweep.html", environments=SWEPT, command=command)
@@ -153,7 +153,7 @@ def _ablations(training_seeds: int, windows: int, json: bool) -> None:
     from noonward.evaluate.metrics import to_json
     from noonward.studies.fine_tuning.ablations import ABLATIONS, study_ablations
 
-    with progress_bar(training_seeds * len(ABLATIONS), "fine-tuning --ablations") as step:
+    with progress_bar(training_seeds * len(ABLATIONS), "fine-tuning --ablations", unit="trainings") as step:
         study = study_ablations(seeds=training_seeds, windows=windows, progress=step)
     if json:
         print(to_json(study.metrics(), windows=windows, training_seeds=training_seeds))
@@ -176,7 +176,7 @@ def _map(environments: int, seed: int, out: Path, executors: AbstractContextMana
 
     with (
         executors as executor,
-        progress_bar(len(cells()) * environments, "fine-tuning --map") as step,
+        progress_bar(len(cells()) * environments, "fine-tuning --map", results=out) as step,
     ):
         study = map_gains(environments=environments, seed=seed, out=out, progress=step, executor=executor)
     place = out / f"reproduce-fine-tuning-map-seed{seed}" / "report.html"
@@ -206,7 +206,7 @@ def _knowledge(
 
     with (
         executors as executor,
-        progress_bar(runs_of(environments, policies), "fine-tuning --knowledge") as step,
+        progress_bar(runs_of(environments, policies), "fine-tuning --knowledge", results=out) as step,
     ):
         study = study_knowledge(
             environments=environments, seed=seed, out=out, policies=policies, progress=step, executor=executor
@@ -233,7 +233,7 @@ def _published(
     count = ENVIRONMENTS if environments is None else environments
     with (
         executors as executor,
-        progress_bar(runs_of(count), "fine-tuning --published") as step,
+        progress_bar(runs_of(count), "fine-tuning --published", results=out) as step,
     ):
         study = study_published(signals, environments=count, seed=seed, out=out, progress=step, executor=executor)
     if json:
@@ -319,7 +319,7 @@ def fine_tuning(
     names = split_names(policies)
     count = len(chosen_policies(load_scenario(SCENARIO), names)[0])
     total = (1 if jobs is None else 2) * environments * (count + 1)
-    with executors as executor, progress_bar(total, "fine-tuning") as step:
+    with executors as executor, progress_bar(total, "fine-tuning", results=out) as step:
         study = reproduce_fine_tuning(
             signals or (),
             jobs,
@@ -386,7 +386,7 @@ def load_shaping(
     if promises:
         place = out / "reproduce-load-shaping"
         runs = promise_runs(profiles, sources=tuple(source or ()), seed=seed, folder=place / "promises")
-        with executors as executor, progress_bar(len(runs), "promises") as step:
+        with executors as executor, progress_bar(len(runs), "promises", results=out) as step:
             kept = reproduce_promises(runs, progress=step, executor=executor)
         report = write_promises(kept, place / "promises.html", seed=seed, command=command)
         if json:
@@ -395,7 +395,7 @@ def load_shaping(
         print_text_table(promise_table(kept))
         print(f"report:  {report}")
         return
-    with executors as executor, progress_bar(draws, "load-shaping") as step:
+    with executors as executor, progress_bar(draws, "load-shaping", results=out) as step:
         study = reproduce_load_shaping(
             profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step, executor=executor
         )
@@ -445,7 +445,7 @@ def edge_inference(
     names, cells = split_names(policies), [cell for cell in CELLS if servers is None or cell[0] in servers]
     with (
         executors as executor,
-        progress_bar(work_of(names, episodes, cells), "edge-inference") as step,
+        progress_bar(work_of(names, episodes, cells), "edge-inference", results=out) as step,
     ):
         study = reproduce_edge_inference(
             out, names=names, episodes=episodes, cells=cells, progress=step, executor=executor

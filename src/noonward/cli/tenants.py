@@ -18,9 +18,9 @@ from noonward.cli.options import (
     executor_of,
     open_scenario,
     print_text_table,
-    progress_bar,
     require_cluster,
 )
+from noonward.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -66,7 +66,7 @@ def tenants(
     if chosen is None:
         raise ScenarioError(f"scenario {scenario.name!r} names no baseline; choose a policy with --policy")
     runs = environments * (2 + len(names) * one_more + bound)
-    with executors as executor, progress_bar(runs, "tenants") as step:
+    with executors as executor, progress_bar(runs, "tenants", results=out) as step:
         study = study_tenants(
             scenario,
             chosen,

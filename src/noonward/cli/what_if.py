@@ -135,14 +135,15 @@ def _carry_out(
     import textwrap
 
     from noonward.cli.export import require_ending
-    from noonward.cli.options import print_text_table, progress_bar
+    from noonward.cli.options import print_text_table
+    from noonward.cli.progress import progress_bar
     from noonward.evaluate.asked import count_of
     from noonward.evaluate.metrics import to_json
     from noonward.files import write_table
 
     require_ending(csv, "--csv", ".csv")
     runs = count_of(scenario, environments)
-    with executors as executor, progress_bar(None, scenario.name) as step:
+    with executors as executor, progress_bar(None, scenario.name, results=out) as step:
         found = study_of(
             scenario,
             policy,

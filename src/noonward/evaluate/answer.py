@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.comparison import Comparison, summary_rows
-from noonward.evaluate.evidence import how_to_run_more, one_window, windows_told
+from noonward.evaluate.comparison import Comparison, case_noun, cases_told, one_window, summary_rows
+from noonward.evaluate.evidence import how_to_run_more
 from noonward.evaluate.job_figures import Group, job_figures
 from noonward.evaluate.statistics import Estimate, mean, ratio
 from noonward.evaluate.verdict import Verdict, decide
@@ -57,6 +57,23 @@ def bill_usd(ledger: Any) -> float:
 def bills(comparison: Comparison, policy: str) -> F8:
     """Returns a policy's bill per environment, USD."""
     return np.array([bill_usd(record.ledger) for record in comparison.records[policy]])
+
+
+def carbon_unit(comparison: Comparison) -> tuple[str, float, int]:
+    """Returns how emissions are shown: the unit, kg of CO2 in one of it, and decimals."""
+    return _unit(comparison, "carbon_kg", "kg CO2", "t CO2")
+
+
+def energy_unit(comparison: Comparison) -> tuple[str, float, int]:
+    """Returns how electricity is shown: the unit, kWh in one of it, and decimals."""
+    return _unit(comparison, "energy_kwh", "kWh", "MWh")
+
+
+def _unit(comparison: Comparison, field: str, small: str, large: str) -> tuple[str, float, int]:
+    """Returns the large unit if a policy's mean reaches it, otherwise the small one, and the reference's decimals."""
+    amounts = {policy: comparison.mean(policy, field).value for policy in comparison.records}
+    unit, size = (large, 1000.0) if max(amounts.values()) >= 1000 else (small, 1.0)
+    return unit, size, digits_of(amounts[comparison.reference] / size)
 
 
 def moved_jobs(comparison: Comparison, policy: str) -> Estimate:
@@ -161,6 +178,7 @@ def headline(comparison: Comparison) -> list[str]:
     if len(comparison.records) == 1:
         return [f"Only {today} ran.", "Name another policy to compare it with (--policies)."]
     verdict, count = verdict_of(comparison), len(comparison.bounds)
+    case = case_noun(comparison.scenario)
     best, now = verdict.policy, "what you do today" if today == WHAT_HAPPENED else today
     if verdict.kind == "keep":
         within = (
@@ -180,20 +198,21 @@ def headline(comparison: Comparison) -> list[str]:
     elif verdict.kind == "limits":
         told = [f"Adopt {best}: it meets the constraints that {today} misses.", f"It {said}."]
     elif verdict.kind in ("once", "draws"):
-        told = [f"{best} was better in this window: {claim}."]
-        under = f", under {windows_told(comparison, count)} (the interval is over these)" if count > 1 else ""
+        told = [f"{best} was better in this {case}: {claim}."]
+        under = f", under {cases_told(comparison, count)} (the interval is over these)" if count > 1 else ""
+        one = "one window of jobs" if case == "window" else "one environment"
         told.append(
-            f"It {said}{under}; one window of jobs cannot tell more, so compare several "
+            f"It {said}{under}; {one} cannot tell more, so compare several "
             f"({how_to_run_more(comparison.scenario)}) before you decide."
         )
     else:
-        several = f"Run more windows: {count} cannot tell yet."
+        several = f"Run more {case}s: {count} cannot tell yet."
         first = "Run more windows of jobs: one cannot tell yet." if one_window(comparison) else several
         told = [first, _undecided(comparison, verdict, said)]
     told += objective.assumptions(comparison)
     if len(verdict.measured) < count:
         told.append(
-            f"{best} was chosen on {len(verdict.chosen)} of the {windows_told(comparison, count)}; what it gains was "
+            f"{best} was chosen on {len(verdict.chosen)} of the {cases_told(comparison, count)}; what it gains was "
             f"measured on the other {len(verdict.measured)}, so the choice does not flatter it; the table is of all "
             f"{count}."
         )
@@ -205,13 +224,13 @@ def _undecided(comparison: Comparison, verdict: Verdict, said: str) -> str:
     option = how_to_run_more(comparison.scenario)
     until = f"keep {spoken(comparison.reference)} until more ({option}) tell the two apart"
     if verdict.gain.low is None:
-        given = windows_told(comparison, len(comparison.bounds))
+        given = cases_told(comparison, len(comparison.bounds))
         return (
             f"{verdict.policy} leads: it {said}; {given} give no interval after the choice "
             f"among {len(comparison.records)} policies, so {until}."
         )
     if verdict.gain.value <= 0:
-        which = "draws of prices" if one_window(comparison) else "windows"
+        which = "draws of prices" if one_window(comparison) else f"{case_noun(comparison.scenario)}s"
         return f"{verdict.policy} led in the {which} that chose it, and not in the others; {until}."
     return f"{verdict.policy} leads: it {said}; that interval includes zero, so {until}."
 

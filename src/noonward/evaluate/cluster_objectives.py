@@ -27,7 +27,9 @@ from noonward.evaluate.answer import (
     best_to_adopt,
     bills,
     can_run,
+    carbon_unit,
     cost_digits,
+    energy_unit,
     groups_of,
     interval,
     lasting,
@@ -43,10 +45,19 @@ from noonward.evaluate.answer import (
     window_words,
 )
 from noonward.evaluate.book_tables import book_metrics, book_table, water_metrics, water_table
-from noonward.evaluate.comparison import Bound, BoundValue, Cell, Comparison, Objective, no_value
+from noonward.evaluate.comparison import (
+    Bound,
+    BoundValue,
+    Cell,
+    Comparison,
+    Objective,
+    cases_told,
+    no_value,
+    one_window,
+)
 from noonward.evaluate.ends import ends_metrics, ends_sentence, ends_table
 from noonward.evaluate.event_tables import event_metrics, event_table
-from noonward.evaluate.evidence import SPANS, assumed, made_prices, one_window, windows_told
+from noonward.evaluate.evidence import SPANS, assumed, made_prices
 from noonward.evaluate.knowing import TOLD, knowing_metrics, knowing_table, worth
 from noonward.evaluate.meter_tables import meter_metrics, meter_table
 from noonward.evaluate.metrics import Metric
@@ -189,13 +200,20 @@ class ClusterObjective(Objective):
         return []
 
     def consequences(self, comparison: Comparison, policy: str) -> list[str]:
-        """Returns moves, delay, late jobs and work done beside the reference's."""
+        """Returns moves, delay, late or dropped jobs and work done beside the reference's."""
         saved, base = savings(comparison, policy), savings(comparison, comparison.reference)
         moved, today = moved_jobs(comparison, policy).value, spoken(comparison.reference)
+        if comparison.scenario.lateness.rule == "wait":
+            missed, of, before = "late", saved.late_jobs.value, base.late_jobs.value
+        else:
+            missed, (of, before) = (
+                "dropped",
+                (comparison.mean(each, "overdue").value for each in (policy, comparison.reference)),
+            )
         told = [
             f"{moved:,.0f} jobs run away from their home site; starts are delayed by "
             f"{lasting(saved.mean_delay_s.value)} on average ({today}: {lasting(base.mean_delay_s.value)}); "
-            f"{saved.late_jobs.value:,.0f} jobs are late ({today}: {base.late_jobs.value:,.0f})."
+            f"{of:,.0f} jobs are {missed} ({today}: {before:,.0f})."
         ]
         work = ratio(comparison.values(policy, "gpu_hours"), comparison.values(comparison.reference, "gpu_hours")).value
         if abs(work - 1) > SAME_WORK:
@@ -250,7 +268,7 @@ class ClusterObjective(Objective):
         gpus = sum(int(site["gpus"]) for site in sites)
         listed = ", ".join(f"{site['name']} {site['gpus']}" for site in sites)
         count = f"{len(sites)} site{'s' * (len(sites) != 1)}"
-        end = "runs continue until every job is done or overdue" if scenario.end == "drained" else "runs stop there"
+        end = "runs continue until every job is done or dropped" if scenario.end == "drained" else "runs stop there"
         return [
             ("Decision mode", scenario.protocol),
             ("Fleet", f"{count}, {gpus:,} GPUs: {listed}"),
@@ -350,7 +368,7 @@ class UtilityObjective(ClusterObjective):
     bound_value = "utility_usd"
     meaning = (
         "Utility is revenue less the cost of energy, of emissions at the carbon price, and of the transfers of jobs "
-        "and results (Zhang et al., MASAC, Eqs. 2 to 7); overdue jobs could not start in time and were dropped."
+        "and results (Zhang et al., MASAC, Eqs. 2 to 7); dropped jobs could not start in time, or were refused."
     )
 
     def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
@@ -361,7 +379,7 @@ class UtilityObjective(ClusterObjective):
             (Column("Share of possible improvement", "%", "up"), lambda c, p: percent(c.improvement_share(p))),
             (Column("GPU-hours", "GPU h", "up"), _ledger("gpu_hours")),
             (Column("Done", "jobs", "up"), _ledger("done")),
-            (Column("Overdue", "jobs", "down"), _ledger("overdue")),
+            (Column("Dropped", "jobs", "down"), _ledger("overdue")),
             (Column("Energy cost", "USD/(GPU h)", "down"), _ledger("usd_per_gpu_hour", 4)),
             (Column("Emissions", "gCO2/(GPU h)", "down"), _ledger("g_per_gpu_hour", 1)),
             (Column("Migrations", "moves"), _ledger("moves")),
@@ -537,7 +555,8 @@ class CostObjective(UtilityObjective):
 
     def columns(self, comparison: Comparison) -> tuple[tuple[Column, Cell], ...]:
         """Returns the total, what it saves, its parts, emissions, energy, delay, late and undone jobs, moves."""
-        unit, digits = comparison.currency.name, cost_digits(comparison)
+        unit, digits, carbon = comparison.currency.name, cost_digits(comparison), carbon_unit(comparison)
+        power = energy_unit(comparison)
         late = [savings(comparison, policy).late_jobs.value for policy in comparison.records]
         late_digits = 0 if all(each.is_integer() for each in late) else 1  # a job in two windows is half a job
 
@@ -555,7 +574,9 @@ class CostObjective(UtilityObjective):
             for title, names in PARTS.items()
             if title == "Energy" or any(comparison.values(p, n).any() for p in comparison.records for n in names)
         ]
-        standing = [(Column("Electricity of jobs from before", "MWh"), _ledger("standing_kwh", 2, 1e-3))]
+        standing = [
+            (Column("Electricity of jobs from before", power[0]), _ledger("standing_kwh", power[2], 1 / power[1]))
+        ]
         if not any(comparison.values(p, "standing_kwh").any() for p in comparison.records):
             standing = []
         return (
@@ -567,8 +588,8 @@ class CostObjective(UtilityObjective):
             (Column("Mean delay", "min", "down"), lambda c, p: number(_minutes(savings(c, p).mean_delay_s), 1)),
             (Column("Late", "jobs", "down"), lambda c, p: number(savings(c, p).late_jobs, late_digits)),
             (Column("Not done", "jobs", "down"), lambda c, p: number(Estimate(undone(c, p)))),
-            (Column("Emissions", "t CO2", "down"), _ledger("carbon_kg", 2, 1e-3)),
-            (Column("Electricity", "MWh", "down"), _ledger("energy_kwh", 2, 1e-3)),
+            (Column("Emissions", carbon[0], "down"), _ledger("carbon_kg", carbon[2], 1 / carbon[1])),
+            (Column("Electricity", power[0], "down"), _ledger("energy_kwh", power[2], 1 / power[1])),
             *standing,
             (Column("Moved", "jobs"), lambda c, p: number(moved_jobs(c, p))),
         )
@@ -643,7 +664,7 @@ class CostObjective(UtilityObjective):
             first = f"Worst of these windows ({day})"
             if one_window(comparison):
                 first = "Worst of these draws of prices"
-            counted = windows_told(comparison, len(saved_E))
+            counted = cases_told(comparison, len(saved_E))
             told.append(f"{first}: {amount} {what}; {int((saved_E < 0).sum())} of {counted} cost more than today.")
         told += [*super().consequences(comparison, policy), *longest_waits(comparison, policy)]
         return [*told, *ends_sentence(comparison, policy)]

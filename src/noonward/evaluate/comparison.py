@@ -17,13 +17,14 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.data.jobs.dated import job_rows
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.noted import grouped
 from noonward.evaluate.statistics import Estimate, mean, ratio, size_told
 from noonward.evaluate.table import US_DOLLAR, Column, Currency, Figure, Row, Summary, TextTable
 from noonward.ledger.record import Record
 from noonward.model.cluster.knowledge import RunTimeKnowledge
-from noonward.model.cluster.scenario import Scenario
+from noonward.model.cluster.scenario import JobTable, Scenario
 from noonward.model.kinds import AnyScenario, find_kind
 from noonward.schedule.registry import Policy
 
@@ -361,12 +362,36 @@ def summary_rows(comparison: Comparison) -> Summary:
     return Summary(columns=tuple(column for column, _ in table), rows=tuple(rows), caption=_caption(comparison))
 
 
+def case_noun(scenario: Any) -> str:
+    """Returns what an environment of a scenario is called: a window, where it is cut out of a dated job log."""
+    jobs = getattr(scenario, "jobs", None)
+    dated = isinstance(jobs, JobTable) and job_rows(jobs).submit_s_J is not None
+    return "window" if dated else "environment"
+
+
+def one_window(comparison: Comparison) -> bool:
+    """Returns whether all environments have the same jobs of the same days, so that only the prices are drawn again."""
+    if len(comparison.bounds) == 1:
+        return True
+    if case_noun(comparison.scenario) != "window":
+        return False
+    return len({record.manifest["start"] for record in comparison.records[comparison.reference]}) == 1
+
+
+def cases_told(comparison: Comparison, count: int) -> str:
+    """Returns what so many environments are: windows of a log, draws of prices for one of it, or environments."""
+    if case_noun(comparison.scenario) == "window" and one_window(comparison) and len(comparison.bounds) > 1:
+        return f"{count} draw{'s' * (count != 1)} of prices"
+    return f"{count} {case_noun(comparison.scenario)}{'s' * (count != 1)}"
+
+
 def _caption(comparison: Comparison) -> str:
     count = len(comparison.bounds)
     if count == 1:
-        return "One environment: the numbers have no spread; run more environments for intervals."
+        case = case_noun(comparison.scenario)
+        return f"One {case}: the numbers have no spread; run more {case}s for intervals."
     return (
-        f"Means of {count} environments; after ± and in brackets: the 95% confidence interval (Student's t). Changes "
-        f"and shares are paired (the same environments for every policy), against {comparison.reference}; a percentage "
+        f"Means of {cases_told(comparison, count)}; after ± and in brackets: the 95% confidence interval (Student's "
+        f"t). Changes and shares are paired (the same for every policy), against {comparison.reference}; a percentage "
         "is a ratio of sums, and its interval is by linearization."
     )

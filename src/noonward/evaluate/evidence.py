@@ -8,28 +8,11 @@ import math
 from typing import Any, Final
 
 from noonward.data.jobs.dated import job_rows
-from noonward.evaluate.comparison import Comparison
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.scenario import GeneratedSignals, JobTable, Scenario, SignalFiles, SinusoidalSignals
 
 SPANS: Final = {"w2022": "the year 2022", "train": "January 2021 to June 2023"}
 """Years whose statistics generated prices and carbon intensities are drawn from, by calibration."""
-
-
-def one_window(comparison: Comparison) -> bool:
-    """Returns whether all environments have the same jobs of the same days, so that only the prices are drawn again."""
-    if len(comparison.bounds) == 1:
-        return True
-    jobs = getattr(comparison.scenario, "jobs", None)
-    if not isinstance(jobs, JobTable) or job_rows(jobs).submit_s_J is None:
-        return False
-    return len({record.manifest["start"] for record in comparison.records[comparison.reference]}) == 1
-
-
-def windows_told(comparison: Comparison, count: int) -> str:
-    """Returns what so many environments are, in words: windows, or draws of prices for one window of jobs."""
-    draws = one_window(comparison) and len(comparison.bounds) > 1
-    return f"{count} {'draw' if draws else 'window'}{'s' * (count != 1)}{' of prices' if draws else ''}"
 
 
 def how_to_run_more(scenario: Any) -> str:

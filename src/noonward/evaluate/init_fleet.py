@@ -179,6 +179,11 @@ def _write(asked: OwnFleet, path: Path, force: bool) -> Made:
 def _choices(asked: OwnFleet, scenario: Scenario) -> list[str]:
     """Returns what was chosen for the user, with the option that changes each."""
     told = [assumed(scenario), made_prices(scenario)]
+    if isinstance(asked.jobs, Path) and not asked.signals:
+        told.append(
+            "Without signal files compare runs this one window of jobs under several draws of prices, and never says "
+            "Adopt; with --signals it compares several windows (--weeks, --windows) and can."
+        )
     told.append(f"Carbon counts at {asked.carbon_usd_per_t:g} USD/t (--carbon-price).")
     changes = "--slack-h, --class-slack-h, --pue, --class-sites; network in the file"
     return [each.replace("Assumed:", f"assumed (change by {changes}):") for each in told if each]

@@ -35,9 +35,11 @@ def size_told(share: float, places: int = 0) -> str:
     return f"{size:.1%}" if round(100 * size, 1) > 0 else "less than 0.1%"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """A value with its 95% confidence interval.
+
+    ``str`` rounds it to two digits of the interval's half width: ``159 ± 32 [127, 192]``; the attributes are exact.
 
     Attributes:
         value: Estimate; NaN if it is not defined.
@@ -51,26 +53,63 @@ class Estimate:
     high: float | None = None
     spread: float | None = None
 
+    def __str__(self) -> str:
+        """Returns value, half width and interval; only the value without an interval.
+
+        Example:
+            >>> print(Estimate(0.3674, 0.2815, 0.4533), Estimate(1590.4, 1270.0, 1910.8), Estimate(12.3456), sep="; ")
+            0.367 ± 0.086 [0.281, 0.453]; 1,590 ± 320 [1,270, 1,911]; 12.35
+        """
+        if math.isnan(self.value):
+            return "not defined"
+        if self.low is None or self.high is None:
+            return f"{self.value:,.{_places(self.value, 4)}f}"
+        half = max(self.high - self.value, self.value - self.low)
+        places = _places(half or self.value, 2 if half else 4)
+        value, half_width, low, high = (
+            f"{round(each, places) + 0.0:,.{places}f}" for each in (self.value, half, self.low, self.high)
+        )
+        return f"{value} ± {half_width} [{low}, {high}]"
+
+    def __repr__(self) -> str:
+        """Returns the same, with the name of the class."""
+        return f"Estimate({self})"
+
     def __neg__(self) -> Estimate:
         """Returns the estimate of the value with the other sign.
 
         Example:
             >>> -Estimate(2.0, 1.0, 4.0)
-            Estimate(value=-2.0, low=-4.0, high=-1.0, spread=None)
+            Estimate(-2.0 ± 2.0 [-4.0, -1.0])
         """
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return Estimate(-self.value, low, high, self.spread)
+
+    def over(self, size: float) -> Estimate:
+        """Returns the estimate in a unit that is so many of its own, above 0.
+
+        Example:
+            >>> Estimate(2000.0, 1000.0, 3000.0).over(1000.0)
+            Estimate(2.0 ± 1.0 [1.0, 3.0])
+        """
+        low, high, spread = (None if end is None else end / size for end in (self.low, self.high, self.spread))
+        return Estimate(self.value / size, low, high, spread)
 
     def within(self, least: float, most: float = math.inf) -> Estimate:
         """Returns the estimate with its interval cut to what is possible, such as 0 to 1 for a share.
 
         Example:
             >>> Estimate(0.95, 0.8, 1.1).within(0.0, 1.0)
-            Estimate(value=0.95, low=0.8, high=1.0, spread=None)
+            Estimate(0.95 ± 0.15 [0.80, 1.00])
         """
         if self.low is None or self.high is None:
             return self
         return replace(self, low=max(self.low, least), high=min(self.high, most))
+
+
+def _places(size: float, digits: int) -> int:
+    """Returns the decimals that show so many significant digits of a number, at most 12."""
+    return 0 if size == 0 else min(12, max(0, digits - 1 - math.floor(math.log10(abs(size)))))
 
 
 def t_quantile(degrees: int) -> float:
@@ -116,7 +155,7 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Estimate:
 
     Example:
         >>> ratio([1.0, 2.0], [2.0, 4.0])
-        Estimate(value=0.5, low=0.5, high=0.5, spread=0.0)
+        Estimate(0.5000 ± 0.0000 [0.5000, 0.5000])
     """
     top, bottom = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     base = float(bottom.mean())

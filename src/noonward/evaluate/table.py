@@ -34,8 +34,7 @@ class Currency:
             >>> Currency("EUR", 1.25).of(Estimate(10.0, 5.0, 20.0)).value
             8.0
         """
-        ends = (None if end is None else end / self.usd for end in (dollars.low, dollars.high, dollars.spread))
-        return Estimate(dollars.value / self.usd, *ends)
+        return dollars.over(self.usd)
 
 
 US_DOLLAR: Final = Currency("USD", 1.0)

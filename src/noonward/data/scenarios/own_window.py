@@ -1,4 +1,4 @@
-"""The window of your own scenario: as told, or the days that jobs and signals share."""
+"""The window of your own scenario: as told, else the days that jobs and signals share, or those of the jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from noonward.units import DAY_S, HOUR_S
 
 
 def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
-    """Returns the first day of the window and its hours: as told, else the days that jobs and signals share."""
+    """Returns the first day of the window and its hours: as told, else the days that all files share."""
     if asked.first is not None:
         days = 2 if asked.last is None else (asked.last - asked.first).days + 1
         if days < 1:
@@ -62,7 +62,9 @@ def own_window(asked: OwnFleet, notes: list[str]) -> tuple[date | None, int]:
     if past:
         days_before = "day" if past == 1 else f"{past} days"
         notes.append(f"planners sample future jobs from the {days_before} of jobs before the window")
-    notes.append(f"window: {first} to {last}, the days that jobs and signals share")
+    of_jobs = "the later days of the jobs" if past else "the days of the jobs"
+    which = "the days that jobs and signals share" if asked.signals else of_jobs
+    notes.append(f"window: {first} to {last}, {which}")
     return first, 24 * days
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, told while it works: of long runs an estimate that moves."""
+"""How far a run is, told while it works."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ EVERY_S: Final = 5.0
 
 
 class Pace:
-    """Tells how many of a run's jobs have arrived, and how long the rest takes at the pace since it was first told.
-
-    What comes before (compilation, the first plan) says nothing of the pace, so the first notice has no estimate.
+    """Tells how many of a run's jobs have arrived.
 
     Args:
         jobs: Jobs of the run.
@@ -23,7 +21,6 @@ class Pace:
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
         self._told = time.monotonic()
-        self._since: tuple[float, int] | None = None
 
     def note(self, arrived: int) -> None:
         """Tells it, not more often than every ``EVERY_S``.
@@ -35,11 +32,4 @@ class Pace:
         if now - self._told < EVERY_S or not arrived:
             return
         self._told = now
-        said = f"{arrived:,} of {self._jobs:,} jobs"
-        if self._since is None:
-            self._since = now, arrived
-        elif arrived > self._since[1]:
-            left_s = (now - self._since[0]) * (self._jobs - arrived) / (arrived - self._since[1])
-            left = f"{left_s / 60:.0f} min" if left_s >= 90 else f"{left_s:.0f} s"
-            said += f", about {left} left"
-        tell("within", said)
+        tell("within", f"{arrived:,} of {self._jobs:,} jobs")

@@ -12,10 +12,19 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from noonward.evaluate.answer import best_to_adopt, bills, can_run, digits_of, headline, plainly, spoken, verdict_of
+from noonward.evaluate.answer import (
+    best_to_adopt,
+    bills,
+    can_run,
+    carbon_unit,
+    digits_of,
+    headline,
+    plainly,
+    spoken,
+    verdict_of,
+)
 from noonward.evaluate.cluster_objectives import ClusterObjective
-from noonward.evaluate.comparison import Comparison
-from noonward.evaluate.evidence import one_window
+from noonward.evaluate.comparison import Comparison, case_noun, one_window
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter
 from noonward.evaluate.report.figure_style import grid, site_names, utc_hours, window_hours
@@ -148,7 +157,8 @@ def _saving_caption(comparison: Comparison) -> str:
         what = f"{'Gain in' if objective.better == 'up' else 'Reduction of'} {objective.value_name}"
         if objective.value == "utility_usd":
             what += ", which is revenue minus the cost of energy, carbon and transfers,"
-    count = "the one environment" if len(comparison.bounds) == 1 else f"all {len(comparison.bounds)} environments"
+    case = case_noun(comparison.scenario)
+    count = f"the one {case}" if len(comparison.bounds) == 1 else f"all {len(comparison.bounds)} {case}s"
     lines = " Lines are 95% intervals." if len(comparison.bounds) > 1 else ""
     return f"{what} against {spoken(comparison.reference)}, mean of {count}; to the right is better.{lines}"
 
@@ -158,14 +168,14 @@ def _cost_and_carbon(comparison: Comparison) -> str:
         return ""
     best, points = best_to_adopt(comparison), []
     carbon = {policy: comparison.mean(policy, "carbon_kg").value for policy in comparison.records}
-    tonnes = max(carbon.values()) >= 1000
+    unit, size, _ = carbon_unit(comparison)
     for policy, kg in carbon.items():
         color = "#222" if policy == comparison.reference else GOOD if policy == best else "#9db9d3"
         points.append(
             Point(
                 name=spoken(policy),
                 x=float(bills(comparison, policy).mean()) / comparison.currency.usd,
-                y=kg / (1000 if tonnes else 1),
+                y=kg / size,
                 color=color,
                 always=len(carbon) <= MANY or policy in (comparison.reference, best),
             )
@@ -177,8 +187,8 @@ def _cost_and_carbon(comparison: Comparison) -> str:
         "not begin at zero; points without room for a name are in the table. How "
         "emissions are counted: see What was compared, below."
     )
-    paid, emitted = f"paid for energy and transfers ({comparison.currency.name})", "t" if tonnes else "kg"
-    chart = scatter(points, paid, f"emissions ({emitted} CO2)")
+    paid = f"paid for energy and transfers ({comparison.currency.name})"
+    chart = scatter(points, paid, f"emissions ({unit})")
     return _section("Cost and carbon", caption, chart)
 
 
@@ -194,7 +204,7 @@ def _windows(comparison: Comparison) -> str:
     if objective.value == "total_usd":
         gain_E = gain_E / comparison.currency.usd
     unit, digits = unit_of_improvement(comparison), 0 if abs(gain_E).max() >= 100 else 2
-    draws = one_window(comparison)
+    draws, case = one_window(comparison), case_noun(comparison.scenario)
     bars = [
         Bar(
             name=f"draw {n}" if draws else objective.name_environment(comparison, comparison.records[best][n]),
@@ -206,11 +216,11 @@ def _windows(comparison: Comparison) -> str:
         )
         for n in range(count)
     ]
-    what = "draws" if draws else "windows"
+    what = "draws" if draws else f"{case}s"
     chosen = "" if len(verdict.measured) == count else f" Pale {what} chose the policy, dark ones measure it."
-    each = "each draw of prices for the one window of jobs" if draws else "each window"
+    each = "each draw of prices for the one window of jobs" if draws else f"each {case}"
     caption = f"{best} against {spoken(today)} in {each}; to the right is better.{chosen}"
-    title = "Draw by draw" if draws else "Window by window"
+    title = "Draw by draw" if draws else f"{case.capitalize()} by {case}"
     return _section(title, caption, bar_chart(bars, unit))
 
 
@@ -233,7 +243,8 @@ def _moves(comparison: Comparison) -> str:
         chart = difference_map(change_ST, site_names(records[0]), times, "GPUs", width=width, ticks=ticks)
         drawn.append(f"<div class='{name}'>{chart}</div>")
         steps.append("hour" if step == 1 else f"{step} hours")
-    first = "draw of prices" if one_window(comparison) else "window"
+    case = case_noun(comparison.scenario)
+    first = "draw of prices" if case == "window" and one_window(comparison) else case
     every = steps[0] if len(set(steps)) == 1 else f"{steps[0]} ({steps[1]} on a narrow screen)"
     caption = (
         f"GPUs in use under {best} less those under {spoken(today)}, per site and {every} (UTC) of the first {first}. "

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.answer import bills, digits_of, lasting, money, savings, spoken, verdict_of
+from noonward.evaluate.answer import bills, carbon_unit, digits_of, lasting, money, savings, spoken, verdict_of
 from noonward.evaluate.cluster_objectives import ClusterObjective
-from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.comparison import Comparison, case_noun
 from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.report import page
 from noonward.evaluate.statistics import Estimate, mean, ratio, size_told
@@ -23,6 +23,7 @@ STYLE: Final = """
 .tile.good { border-top-color: #2e7d32; } .tile.bad { border-top-color: #b45309; }
 .tile h2 { font-size: 14px; margin: 0; font-weight: 600; color: #444; }
 .tile .big { font-size: 27px; line-height: 1.25; font-weight: 600; margin: 0; }
+.tile.open .big { color: #6b7280; }
 .tile p { font-size: 13px; color: #444; margin: 0; }
 """
 
@@ -63,24 +64,25 @@ def tiles(comparison: Comparison, policy: str) -> list[Tile]:
     today, saved = shown.reference, savings(shown, policy)
     of, unit, now = comparison.currency.of, comparison.currency.name, spoken(today)
     usd_PE = [bills(shown, each) for each in (policy, today)]
-    kg_PE = [shown.values(each, "carbon_kg") for each in (policy, today)]
+    mass_unit, size, places = carbon_unit(shown)
+    mass_PE = [shown.values(each, "carbon_kg") / size for each in (policy, today)]
     delay_PE = [
         np.array([job_figures(record).mean_delay_s for record in shown.records[each]]) for each in (policy, today)
     ]
     usd = [of(mean(values)).value for values in usd_PE]
-    kg, delay = ([mean(values).value for values in pair] for pair in (kg_PE, delay_PE))
-    change = mean(delay_PE[0] - delay_PE[1])
+    mass, delay = ([mean(values).value for values in pair] for pair in (mass_PE, delay_PE))
+    change, case = mean(delay_PE[0] - delay_PE[1]), case_noun(comparison.scenario)
     return [
         Tile(
             title="Energy and transfers paid",
             big=_share(usd_PE, f"{usd[0] - usd[1]:+,.2f} {unit}"),
-            detail=f"{_amount(usd[0])} {unit}; {now}: {_amount(usd[1])}{_between(of(saved.usd), unit)}",
+            detail=f"{_amount(usd[0])} {unit}; {now}: {_amount(usd[1])}{_between(of(saved.usd), unit, case)}",
             change=-saved.usd,
         ),
         Tile(
             title="Emissions",
-            big=_share(kg_PE, f"{kg[0] - kg[1]:+,.1f} kg CO2"),
-            detail=f"{_amount(kg[0])} kg CO2; {now}: {_amount(kg[1])}{_between(saved.kg, 'kg')}",
+            big=_share(mass_PE, f"{mass[0] - mass[1]:+,.{places}f} {mass_unit}"),
+            detail=f"{mass[0]:,.{places}f} {mass_unit}; {now}: {mass[1]:,.{places}f}{_between(*_mass(saved.kg), case)}",
             change=-saved.kg,
         ),
         Tile(
@@ -94,7 +96,7 @@ def tiles(comparison: Comparison, policy: str) -> list[Tile]:
 
 def _html(tile: Tile) -> str:
     low, high = tile.change.low, tile.change.high
-    kind = "" if low is None or high is None or low <= 0 <= high else " good" if high < 0 else " bad"
+    kind = "" if low is None or high is None else " open" if low <= 0 <= high else " good" if high < 0 else " bad"
     return (
         f"<div class='tile{kind}'><h2>{escape(tile.title)}</h2><p class='big'>{page.prose(tile.big)}</p>"
         f"<p>{page.prose(tile.detail)}</p></div>"
@@ -118,12 +120,16 @@ def _amount(value: float) -> str:
     return f"{value:,.{digits_of(value)}f}"
 
 
-def _between(saved: Estimate, unit: str) -> str:
+def _mass(kg: Estimate) -> tuple[Estimate, str]:
+    """Returns a saving of emissions in the unit that suits it, as the headline says it."""
+    return (kg.over(1000.0), "t CO2") if abs(kg.value) >= 1000 else (kg, "kg CO2")
+
+
+def _between(saved: Estimate, unit: str, case: str) -> str:
     """Returns the 95% interval of a saving in words; nothing without one."""
     if saved.low is None or saved.high is None:
         return ""
-    doubtful = ", not significant" if saved.low <= 0 <= saved.high else ""
-    return f". Saved per window: {money(saved, unit)}{doubtful}"
+    return f". Saved per {case}: {money(saved, unit)}{_doubtful(saved)}"
 
 
 def _within(change: Estimate) -> str:
@@ -132,4 +138,11 @@ def _within(change: Estimate) -> str:
         return ""
     size, unit = (3600.0, "h") if abs(change.value) >= 7200 else (60.0, "min")
     low, value, high = (each / size for each in (change.low, change.value, change.high))
-    return f". Change: {value:+.1f} {unit} [{low:+.1f}, {high:+.1f}]"
+    return f". Change: {value:+.1f} {unit} [{low:+.1f}, {high:+.1f}]{_doubtful(change)}"
+
+
+def _doubtful(change: Estimate) -> str:
+    """Returns that a change is not significant, where its interval includes zero."""
+    assert change.low is not None
+    assert change.high is not None
+    return ", not significant" if change.low <= 0 <= change.high else ""

@@ -268,7 +268,7 @@ def write_fine_tuning(found: FineTuning, path: Path, *, command: str) -> Path:
         "Zhang, Xu, Lim and Niyato: Sustainable AIGC Workload Scheduling of Geo-Distributed Data Centers: A "
         f"Multi-Agent Reinforcement Learning Approach. Rules and learned policies over {count} test environments "
         f"{'each' if len(found.halves) > 1 else ''} ({' and '.join(half.name for half in found.halves)}), the same for "
-        "every policy, until every job is done or overdue, held against an upper bound."
+        "every policy, until every job is done or dropped, held against an upper bound."
     ).replace("  ", " ")
     notes = [*found.notes, *(note for half in found.halves for note in half.policies.notes)]
     seeds = seeds_table(found)

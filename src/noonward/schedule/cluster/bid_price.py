@@ -108,7 +108,7 @@ class BidPrice(PartlyCompiledScheduler):
     it is booked at the first start with room, like one that is late, and again whenever room is given back. Where late
     jobs are dropped, nothing is kept in reserve, because that cost more than it brought (docs/lab/fine-tuning.md).
 
-    Where jobs may be late, a job for whose journey something is paid leaves in the last slot in which it can still
+    Where jobs may be late, a job whose transfer has a price leaves in the last slot in which it can still
     start as booked: until then its plan may change without a transfer. A due job moves only where that is worth its
     transfer (``bookings``).
 

@@ -181,7 +181,7 @@ class ClusterTask:
                 raise ScenarioError(
                     f"scenario {scenario.name!r} has no {'signals' if scenario.signals is None else 'economics'}, so "
                     "its runs have no utility to learn from; give signals and economics, or learn from energy "
-                    "(--algorithm chsac-af --set reward=energy)"
+                    "(--algorithm chsac-af --hyper reward=energy)"
                 )
             return
         if scenario.protocol != "on-arrival":

@@ -17,6 +17,7 @@ from noonward.decision.cluster.view import STOPS
 from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
 from noonward.live.controller import Controller
+from noonward.live.demand.events import EventCall
 from noonward.live.grid.sources import SignalSource, _part
 from noonward.live.orders import stated_run_s
 from noonward.live.requests import JobRequest, RequestChecker
@@ -35,13 +36,22 @@ class FixedSource(SignalSource):
     def __init__(self, environment):
         self.environment, signals = environment, environment.signals
         longer = {name: np.pad(value, ((0, 0), (0, 1)), "edge") for name, value in signals.value_ZH.items()}
-        self.signals = replace(signals, value_ZH=longer)
+        self.signals = replace(signals, value_ZH=longer, parts={})
 
     def fetch(self, zones, start, hours):
         return self.signals.select(zones).window(start, hours)
 
     def published(self, zones, start, hours):
         return _part(self.signals, zones, start, hours)
+
+
+def call_of(asked):
+    """How an operator calls an event at its notice."""
+    event = asked.event
+    return EventCall(
+        site=asked.site, target_kw=event.target_kw, hours=(event.end_s - event.start_s) / 3600,
+        notice_min=event.notice_s / 60, baseline_kw=event.baseline_kw, ramp_min=event.ramp_s / 60,
+    )  # fmt: skip
 
 
 class SimulatedSetup(Setup):
@@ -58,8 +68,8 @@ class SimulatedSetup(Setup):
 class Service:
     """A service over an environment: its jobs, signals and sites; nothing runs, jobs take what the model says."""
 
-    def __init__(self, folder, scenario, policy, index=0, database=None, executors=None):
-        self.scenario, self.executors = scenario, executors or {}
+    def __init__(self, folder, scenario, policy, index=0, database=None, executors=None, live=None):
+        self.scenario, self.executors, self.live = scenario, executors or {}, live or {}
         self.environment = build_environment(scenario, index)
         self.clock = ManualClock(self.environment.start)
         self.folder, self.policy, self.database = folder, policy, database
@@ -77,6 +87,7 @@ class Service:
             policy=self.policy,
             folder=self.folder,
             sites={name: {"executor": "model"} for name in self.scenario.fleet.site_names},
+            **self.live,
         )
         made = Setup.of(config, self.scenario, self.store)
         source = FixedSource(self.environment) if made.source else None
@@ -105,9 +116,11 @@ class Service:
         sites = range(len(self.controller.setup.sites))
         for s in sites:
             self.controller.track(s)
+        self.controller.look_for_events()
         self.controller.decide()
         for s in sites:
             self.controller.deliver(s)
+        self.controller.measure()
 
     def request(self, j):
         jobs, fleet = self.environment.jobs, self.scenario.fleet
@@ -126,8 +139,9 @@ class Service:
         )
 
     def play(self, restart_every=0):
-        """Plays the environment's jobs through the service until all have ended, or the window has."""
+        """Plays the environment's jobs and grid events through the service until all have ended."""
         jobs, coming, steps = self.environment.jobs, 0, 0
+        events = sorted(self.environment.events, key=lambda each: -each.event.known_s)
         while True:
             rows = self.store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND ended_s IS NULL")
             times = [
@@ -137,6 +151,8 @@ class Service:
             ]
             if coming < len(jobs):
                 times.append(float(jobs.arrival_s_J[coming]))
+            if events:
+                times.append(events[-1].event.known_s)
             world, slot_s = self.controller.world, self.scenario.slot_s
             if self.store.read("SELECT 1 FROM jobs WHERE serial IS NULL AND state = 'submitted'"):
                 times.append(slot_s * (self.clock.seconds // slot_s + 1) if slot_s else math.inf)
@@ -148,6 +164,8 @@ class Service:
             while coming < len(jobs) and jobs.arrival_s_J[coming] <= time:
                 self.submit(self.request(coming), owner=self.owner(coming))
                 coming += 1
+            while events and events[-1].event.known_s <= time:
+                self.controller.grid_events.call(call_of(events.pop()), "operator")
             self.steps()
             steps += 1
             if restart_every and steps % restart_every == 0:
@@ -172,9 +190,10 @@ def service(tmp_path):
     """Makes services; closes them."""
     made = []
 
-    def make(policy, *settings, scenario="tiny", database=None, executors=None):
+    def make(policy, *settings, scenario="tiny", database=None, executors=None, live=None):
         folder = tmp_path / f"live{len(made)}"
-        made.append(Service(folder, load_scenario(scenario, settings), policy, database=database, executors=executors))
+        loaded = load_scenario(scenario, settings)
+        made.append(Service(folder, loaded, policy, database=database, executors=executors, live=live))
         return made[-1]
 
     yield make

@@ -22,6 +22,8 @@ OLD = "; ".join(
         "DROP TABLE needs",
         "DROP TABLE published",
         "DROP TABLE images",
+        "DROP TABLE grid_events",
+        "DROP TABLE power",
         "DROP INDEX jobs_open",
         "DROP INDEX outbox_capped",
         *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in OF_JOBS),

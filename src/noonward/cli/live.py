@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noonward.cli.live_client import DEFAULT_ADDRESS, Address, open_client
+from noonward.cli.live_events import event, events
 
 if TYPE_CHECKING:
     from noonward.live.store.store import Store
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Operate a live service: jobs, sites, policy, store, tokens.", no_args_is_help=True)
 tokens = typer.Typer(help="Create, list, rotate and revoke tokens.", no_args_is_help=True)
 app.add_typer(tokens, name="token")
+app.command()(event)
+app.command()(events)
 Folder = Annotated[Path, typer.Option(help="Folder that 'noonward serve' works in.")]
 JobNumber = Annotated[int, typer.Argument(min=1, help="Number of the job.")]
 Database = Annotated[

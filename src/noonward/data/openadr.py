@@ -55,43 +55,66 @@ def read_openadr(file: EventFile) -> tuple[StatedEvent, ...]:
     """
     text = read_text_file(file.path)
     said = text.json("save what GET /events of a VTN returns: a list of event objects")
-    objects = said if isinstance(said, list) else [said]
-    found: list[StatedEvent] = []
-    for number, each in enumerate(objects):
-        where = f"{text.name}, event {number}"
-        if not isinstance(each, Mapping):
-            raise DataError(f"{where} is {type(each).__name__}, no event object; give a list of event objects")
-        where += f" ({each.get('eventName') or each.get('id') or 'without a name'})"
-        try:
-            found += _events(each, file.contracts)
-        except ValidationError as error:
-            message = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise DataError(f"{where}: {message}") from None
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            said_wrong = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"{where}: {said_wrong}; see the event object of OpenADR 3") from None
+    found = tuple(stated_objects(said if isinstance(said, list) else [said], file.contracts, text.name).values())
     if not found:
         names = ", ".join(each.target for each in file.contracts)
         raise DataError(
             f"{text.name}: no event states {LIMIT} for {names}; give events with that payload, or name the target of a "
             "site's contract"
         )
-    return tuple(found)
+    return found
 
 
-def _events(said: Mapping[str, Any], contracts: Sequence[TargetContract]) -> list[StatedEvent]:
-    """Returns the events that one object states: one for each of its intervals with a limit, and each site."""
+def stated_objects(
+    objects: Sequence[Any], contracts: Sequence[TargetContract], name: str, *, created: bool = True
+) -> dict[tuple[str, int, str], StatedEvent]:
+    """Returns the events that event objects state, by the object's id, the number of the interval, and the site.
+
+    Args:
+        objects: What ``GET /events`` of a VTN returned.
+        contracts: Contracts of the sites that they may be for.
+        name: Where they are from, for messages.
+        created: Whether an event's notice follows from when it was created; otherwise it has that of the contract.
+
+    Raises:
+        DataError: One is no event object, or a time, duration or limit is none.
+    """
+    found: dict[tuple[str, int, str], StatedEvent] = {}
+    for number, each in enumerate(objects):
+        where = f"{name}, event {number}"
+        if not isinstance(each, Mapping):
+            raise DataError(f"{where} is {type(each).__name__}, no event object; give a list of event objects")
+        where += f" ({each.get('eventName') or each.get('id') or 'without a name'})"
+        try:
+            for interval, event in _events(each, contracts, created=created):
+                found[str(each.get("id", number)), interval, event.site] = event
+        except ValidationError as error:
+            message = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise DataError(f"{where}: {message}") from None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            said_wrong = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"{where}: {said_wrong}; see the event object of OpenADR 3") from None
+    return found
+
+
+def _events(
+    said: Mapping[str, Any], contracts: Sequence[TargetContract], *, created: bool
+) -> list[tuple[int, StatedEvent]]:
+    """Returns the events that one object states: one for each of its intervals with a limit, and each site.
+
+    Each comes with the number of its interval, of those with a limit.
+    """
     targets = _targets(said.get("targets") or [])
     mine = [each for each in contracts if not targets or each.target in targets]
     found = []
-    for start, length, limit_kw in _limits(said):
-        created = said.get("createdDateTime")
+    for interval, (start, length, limit_kw) in enumerate(_limits(said)):
+        known = said.get("createdDateTime") if created else None
         for contract in mine:
             terms = contract.model_dump(exclude={"openadr_target"})
-            if created is not None:
-                terms["notice_min"] = max((start - _time(created)).total_seconds() / 60, 0.0)
+            if known is not None:
+                terms["notice_min"] = max((start - _time(known)).total_seconds() / 60, 0.0)
             hours = length.total_seconds() / 3600
-            found.append(StatedEvent(**terms, start=start, hours=hours, target_kw=limit_kw))
+            found.append((interval, StatedEvent(**terms, start=start, hours=hours, target_kw=limit_kw)))
     return found
 
 

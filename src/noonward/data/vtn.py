@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -23,6 +23,10 @@ PAGE: Final = 50
 MOST_PAGES: Final = 1000
 TIMEOUT_S: Final = 30.0
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+Ask = Callable[[str, Mapping[str, str], Mapping[str, str] | None], Any]
+"""Asks an address, with headers and perhaps a form that is posted; returns its answer, as JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +65,43 @@ def fetch_events(
         ScenarioError: The address is neither HTTPS nor on this machine.
         DataError: The VTN does not answer, refuses, or answers something else than lists of events.
     """
-    base = url.rstrip("/") + "/"
-    headers = {} if credentials is None else {"Authorization": f"Bearer {_token(base, credentials)}"}
+    base = base_of(url)
+    return events_at(base, asked, None if credentials is None else token_at(base, asked, credentials), program, targets)
+
+
+def base_of(url: str) -> str:
+    """Returns a VTN's base address, from which paths are joined.
+
+    Raises:
+        ScenarioError: It is neither HTTPS nor on this machine.
+    """
+    require_https(url)
+    return url.rstrip("/") + "/"
+
+
+def events_at(
+    base: str, ask: Ask, token: str | None = None, program: str | None = None, targets: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Returns the event objects of a VTN, asked for page by page.
+
+    Args:
+        base: Its base address (``base_of``).
+        ask: Asks an address.
+        token: Access token (``token_at``); None: it is asked anonymously.
+        program: Id of the program whose events are wanted; None: all.
+        targets: Targets that events must name.
+
+    Raises:
+        DataError: It answers something else than lists of events.
+    """
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     wanted: list[tuple[str, str]] = [("targets", each) for each in targets]
     if program is not None:
         wanted.append(("programID", program))
     found: list[dict[str, Any]] = []
     for page in range(MOST_PAGES):
         query = urlencode([*wanted, ("skip", str(PAGE * page)), ("limit", str(PAGE))])
-        answer = _asked(urljoin(base, f"events?{query}"), headers)
+        answer = ask(urljoin(base, f"events?{query}"), headers, None)
         if not isinstance(answer, list) or not all(isinstance(each, dict) for each in answer):
             raise DataError(
                 f"{base}events returned no list of event objects; give the base address of an OpenADR 3 VTN"
@@ -80,11 +112,20 @@ def fetch_events(
     raise DataError(f"{base}events has more than {MOST_PAGES * PAGE:,} events; name a program or targets")
 
 
-def _token(base: str, credentials: Credentials) -> str:
-    """Returns an access token."""
+def token_at(base: str, ask: Ask, credentials: Credentials) -> str:
+    """Returns an access token.
+
+    Args:
+        base: The VTN's base address.
+        ask: Asks an address.
+        credentials: What it knows the client by.
+
+    Raises:
+        DataError: No token is issued.
+    """
     token_url = credentials.token_url
     if token_url is None:
-        said = _asked(urljoin(base, "auth/server"), {})
+        said = ask(urljoin(base, "auth/server"), {}, None)
         token_url = said.get("tokenURL") if isinstance(said, dict) else None
         if not isinstance(token_url, str):
             raise DataError(f"{base}auth/server names no tokenURL; give --token-url")
@@ -92,7 +133,8 @@ def _token(base: str, credentials: Credentials) -> str:
         "grant_type": "client_credentials", "client_id": credentials.client, "client_secret": credentials.secret,
         **({"scope": credentials.scope} if credentials.scope else {}),
     }  # fmt: skip
-    said = _asked(token_url, {}, urlencode(form).encode())
+    require_https(token_url)
+    said = ask(token_url, {}, form)
     token = said.get("access_token") if isinstance(said, dict) else None
     if not isinstance(token, str):
         raise DataError(f"{token_url} returned no access_token; check the client's id and secret")
@@ -107,12 +149,17 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return
 
 
-def _asked(url: str, headers: dict[str, str], form: bytes | None = None) -> Any:
-    """Returns what an address answers, as JSON; a form is posted."""
+def require_https(url: str) -> None:
+    """Raises ScenarioError for an address that is neither HTTPS nor on this machine."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
         raise ScenarioError(f"{url} is not HTTPS, which OpenADR 3.1 demands; give an address that begins with https://")
-    request = urllib.request.Request(url, data=form, headers={"Accept": "application/json", **headers})
+
+
+def asked(url: str, headers: Mapping[str, str], form: Mapping[str, str] | None) -> Any:
+    """Returns what an address answers, as JSON; a form is posted."""
+    data = None if form is None else urlencode(form).encode()
+    request = urllib.request.Request(url, data=data, headers={"Accept": "application/json", **headers})
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
             return json.loads(answer.read())

@@ -12,6 +12,8 @@ import msgspec
 from noonward.errors import MissingExtraError, NoonwardError
 from noonward.live.accounts import Savings
 from noonward.live.api.shown import DecisionShown, Event, JobList, JobShown, ServiceShown, SiteShown, Submitted
+from noonward.live.demand.events import EventCall
+from noonward.live.demand.shown import GridEventCalled, GridEventShown, MeterShown
 from noonward.live.refusals import Problem
 from noonward.live.requests import JobRequest
 from noonward.live.tenants import TenantShown
@@ -149,6 +151,25 @@ class Client:
         """Returns the newest decisions, of one job if it is given, with what was known when each was made."""
         query = {"limit": str(limit)} | ({} if job is None else {"job": str(job)})
         return self._call("GET", "/v1/decisions", list[DecisionShown], params=query)
+
+    def meters(self) -> list[MeterShown]:
+        """Returns what the metered sites draw now."""
+        return self._call("GET", "/v1/meters", list[MeterShown])
+
+    def grid_events(self, limit: int = 100) -> list[GridEventShown]:
+        """Returns the newest grid events, and how they were kept."""
+        return self._call("GET", "/v1/grid-events", list[GridEventShown], params={"limit": str(limit)})
+
+    def call_event(self, call: EventCall) -> GridEventCalled:
+        """Calls a grid event."""
+        headers = {"Content-Type": "application/json"}
+        return self._call(
+            "POST", "/v1/grid-events", GridEventCalled, content=msgspec.json.encode(call), headers=headers
+        )
+
+    def cancel_event(self, number: int) -> GridEventShown:
+        """Cancels a grid event that has not ended."""
+        return self._call("POST", f"/v1/grid-events/{number}/cancel", GridEventShown)
 
     def service(self) -> ServiceShown:
         """Returns the service itself."""

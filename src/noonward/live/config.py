@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from noonward.data.scenarios.load import explained, load_scenario
 from noonward.errors import ScenarioError, nearest
+from noonward.live.demand.settings import EventSettings, MeterFeed, check_demand
 from noonward.live.executors.identity import PLACE
 from noonward.live.executors.running import Signal
 from noonward.live.grid.feeds.settings import URL, SignalFeed, require_feeds
@@ -28,6 +29,7 @@ def _names_the_user(value: str | tuple[str, ...] | None) -> str | tuple[str, ...
     return value
 
 
+S = TypeVar("S", bound=Spec)
 OneUser = Annotated[str | None, AfterValidator(_names_the_user)]
 UserWords = Annotated[tuple[str, ...], AfterValidator(_names_the_user)]
 
@@ -248,6 +250,10 @@ class LiveConfig(Spec):
     past arrivals."""
     signals: tuple[SignalFeed, ...] = ()
     """Publishers that are asked for prices and intensities; none: the scenario's signals."""
+    meters: dict[str, MeterFeed] = Field(default_factory=dict)
+    """Where the power of sites is measured; of the others, what the service's books say is taken."""
+    events: EventSettings | None = None
+    """Where grid events come from; ``{}``: from operators alone. None: there are none."""
     host: str = "127.0.0.1"
     """Address to listen at; another than the machine's own needs tokens."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8470
@@ -341,10 +347,18 @@ def checked_config(content: dict[str, Any], source: str, base: Path) -> tuple[Li
     if missing:
         raise ScenarioError(f"{source}: sites lacks {', '.join(missing)}; give every site of the fleet an executor")
     require_feeds(config.signals, tuple(dict.fromkeys(site.zone for site in scenario.fleet.sites)), source)
+    check_demand(scenario, config.events, config.meters, source)
     feeds = tuple(
         feed if feed.key_file is None else feed.model_copy(update={"key_file": base / feed.key_file})
         for feed in config.signals
     )
     relative = ("folder", "history", "tls_certificate", "tls_key")
     paths = {name: base / value for name in relative if (value := getattr(config, name))}
-    return config.model_copy(update=paths | {"signals": feeds}), scenario
+    meters = {site: _from_folder(feed, base, "path", "key_file") for site, feed in config.meters.items()}
+    events = None if config.events is None else _from_folder(config.events, base, "path", "secret_file")
+    return config.model_copy(update=paths | {"signals": feeds, "meters": meters, "events": events}), scenario
+
+
+def _from_folder(settings: S, base: Path, *names: str) -> S:
+    """Returns settings whose relative paths start from a folder."""
+    return settings.model_copy(update={name: base / path for name in names if (path := getattr(settings, name))})

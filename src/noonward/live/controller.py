@@ -17,6 +17,10 @@ import numpy as np
 
 from noonward.errors import NoonwardError
 from noonward.live.books import Books, new_arrivals
+from noonward.live.demand.events import EventBook
+from noonward.live.demand.feeds import MeterReadings
+from noonward.live.demand.meters import Meters
+from noonward.live.demand.sources import EventSource
 from noonward.live.executors.protocol import ClusterError
 from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.handover import SiteAgent
@@ -109,6 +113,11 @@ class Controller:
         self._note_clock(set_back(store))
         self._first_signals()
         self.policy = policy or store.value("policy") or setup.config.policy
+        self.grid_events = EventBook(store, setup.scenario.fleet, setup.config.events)
+        events = setup.config.events
+        sourced = events is not None and (events.openadr is not None or events.path is not None)
+        self.event_source = EventSource(events, self.grid_events, store.now_s) if events and sourced else None
+        self.meters = self._metering()
         self.teller = self._telling()
         self.world, self.books = self._opened(self.policy)
         self.agents = [
@@ -129,6 +138,13 @@ class Controller:
             for s, executor in enumerate(self.setup.executors)
             if isinstance(executor, ShadowExecutor)
         }
+
+    def _metering(self) -> Meters:
+        """Returns the meters of the sites that have one."""
+        setup, now_s = self.setup, self.store.now_s
+        readings = {name: MeterReadings(feed, name, setup.start, now_s) for name, feed in setup.config.meters.items()}
+        modelled = [executor.exact_ends for executor in setup.executors]
+        return Meters(self.store, setup.scenario.fleet, readings, modelled, self.time_of)
 
     def _telling(self) -> RunTimeLearner | RunTimeTeller | None:
         """Returns what tells the scheduler of run times; None where it is told what users state."""
@@ -161,6 +177,7 @@ class Controller:
             stream(seed, "policy", 0),
             [executor.exact_ends for executor in self.setup.executors],
             [executor.keeps_gpus for executor in self.setup.executors],
+            self.setup.part_s,
         )
         books = Books(self.store, world, self.names, policy, self.service)
         books.open(anew=anew)
@@ -219,6 +236,7 @@ class Controller:
             began = time.perf_counter()
             ready = self.books.save()  # what an earlier step could not store
             self._take_operator(float(until_s))
+            self.grid_events.tell(self.world)
             self._take_ended()
             self.world.arrive(new_arrivals(self.store, self.names, until_s, self.teller))
             asked = self.world.asks
@@ -307,6 +325,19 @@ class Controller:
         """Cleans up what a crash left at a site."""
         self._at_site(s, self.agents[s].reconcile)
 
+    def look_for_events(self) -> None:
+        """Takes what the source of grid events says, where there is one."""
+        if self.event_source is not None and self.event_source.look():
+            self.decide_wake.set()
+
+    def measure(self) -> None:
+        """Reads the sites' power, and holds the intervals that are over against the targets of grid events."""
+        if self.meters.of:
+            self.meters.refresh()
+            with self.lock:
+                kw_S = self.world.site_kw(self.setup.start + timedelta(seconds=self.store.now_s()))
+            self.meters.step(kw_S)
+
     def _at_site(self, s: int, step: Callable[[], None]) -> None:
         try:
             step()
@@ -388,6 +419,11 @@ class Controller:
             self._loop(f"site {name}", functools.partial(self.track, s), poll_s, self.track_wakes[s])
         for s in self.watchers:
             self._loop(f"watch {self.setup.sites[s]}", functools.partial(self.watch, s), poll_s, threading.Event())
+        if self.event_source is not None:
+            looks_s = max(self.event_source.every_s / speed, 0.1)
+            self._loop("grid events", self.look_for_events, looks_s, threading.Event())
+        if self.meters.of:
+            self._loop("meters", self.measure, poll_s, threading.Event())
         self._loop("retention", self.retain, HOUR_S / speed, threading.Event())
         self._loop("decide", self.decide, min(max(decide_s, 0.05), 5.0), self.decide_wake)
 
@@ -445,6 +481,7 @@ class Controller:
                   if beat.late and name not in found}  # fmt: skip
         if self.keeper is not None and self.keeper.problem:
             found.setdefault("signals", self.keeper.problem)
+        found |= self.meters.problems
         if self._clock_problem:
             found["clock"] = self._clock_problem
         return found

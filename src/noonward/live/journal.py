@@ -178,6 +178,7 @@ def _opened(setup: Setup, known: _Known | None, before: World | None, opening: O
         stream(seed, "policy", 0),
         [executor.exact_ends for executor in setup.executors],
         [executor.keeps_gpus for executor in setup.executors],
+        setup.part_s,
     )
     scheduler.load_state(from_bytes(opening.state))
     restore_curves(world, opening.curves)

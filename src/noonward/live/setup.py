@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from noonward.data.cooling import pue_by_hour
+from noonward.data.events import INTERVAL_S
 from noonward.data.gpus_by_time import withheld_gpus
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.scheduler import Scheduler
@@ -30,7 +31,7 @@ from noonward.model.cluster.freedom import Lever, bend, freedom_records
 from noonward.model.cluster.scenario import GeneratedSignals, Scenario
 from noonward.model.cluster.setting import FORECAST_H, Setting
 from noonward.schedule.policies import make_scheduler
-from noonward.units import DAY_H
+from noonward.units import DAY_H, HOUR_S
 
 CURES: Final[dict[Lever, str]] = {
     "cap": "give the site a power_cap command",
@@ -112,6 +113,11 @@ class Setup:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites."""
         return self.scenario.fleet.site_names
+
+    @property
+    def part_s(self) -> float:
+        """How often running jobs are asked about, s: where there may be grid events, as often as in a simulation."""
+        return HOUR_S if self.config.events is None else INTERVAL_S
 
     def keeper(self, store: Store) -> SignalKeeper | None:
         """Returns what keeps the service's signals in a store; None without a source."""

@@ -15,6 +15,7 @@ from noonward import __version__
 from noonward.live.api.exposition import Exposition, labels
 from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
+from noonward.live.demand.shown import meter_list
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.store.sqlite import SqliteFile
 
@@ -52,6 +53,7 @@ class Figures:
         self._service(lines)
         self._jobs(lines)
         self._sites(lines)
+        self._grid(lines)
         self._requests.show(lines)
         self._process(lines)
         return lines.text
@@ -130,6 +132,22 @@ class Figures:
             for name, row in waiting.items()
         }
         lines.add("site_handover_oldest_seconds", "gauge", "Time since the first of them was to start.", ages)
+
+    def _grid(self, lines: Exposition) -> None:
+        """Adds the power of metered sites, what grid events allow, and how often a target was missed."""
+        power: dict[str, float] = {}
+        limits: dict[str, float] = {}
+        missed: dict[str, float] = {}
+        for meter in meter_list(self._controller):
+            for by, kw in (("measured", meter.measured_kw), ("estimated", meter.estimated_kw)):
+                if kw is not None:
+                    power[labels(site=meter.site, by=by)] = kw
+            if meter.limit_kw is not None:
+                limits[labels(site=meter.site)] = meter.limit_kw
+            missed[labels(site=meter.site)] = meter.missed
+        lines.add("site_power_kw", "gauge", "Power of the site, measured and estimated from running jobs.", power)
+        lines.add("site_target_kw", "gauge", "Power that a grid event allows now; none without one.", limits)
+        lines.add("event_missed_total", "counter", "Metering intervals that missed the target of a grid event.", missed)
 
     def _process(self, lines: Exposition) -> None:
         lines.add("process_cpu_seconds_total", "counter", "CPU time.", {"": time.process_time()})

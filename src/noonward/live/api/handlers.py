@@ -27,6 +27,14 @@ from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
 from noonward.live.api.openapi import document
 from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
+from noonward.live.demand.events import EventCall
+from noonward.live.demand.shown import (
+    GridEventCalled,
+    GridEventShown,
+    event_list,
+    meter_list,
+    remark,
+)
 from noonward.live.refusals import NoSuchJobError
 from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
 from noonward.live.segments import stored_segments
@@ -97,6 +105,7 @@ class Api:
         self._savings: dict[int, tuple[float, Savings | None]] = {}
         self._change = msgspec.json.Decoder(shown.Change)
         self._site_change = msgspec.json.Decoder(shown.SiteChange)
+        self._event_call = msgspec.json.Decoder(EventCall)
         self._policy_change = msgspec.json.Decoder(shown.PolicyChange)
 
     def routes(self) -> list[Route]:
@@ -121,6 +130,10 @@ class Api:
             route("/v1/savings", "read", self.savings),
             route("/v1/decisions", "read", self.decisions),
             route("/v1/events", "read", self.events),
+            route("/v1/meters", "read", self.meters),
+            route("/v1/grid-events", "read", self.grid_events),
+            route("/v1/grid-events", "admin", self.call_event, "POST"),
+            route("/v1/grid-events/{job:job}/cancel", "admin", self.cancel_event, "POST"),
             route("/v1/service", "read", self.service),
             route("/v1/policy", "admin", self.change_policy, "POST"),
             route("/metrics", "read", self.metrics),
@@ -421,6 +434,47 @@ class Api:
             if not events:
                 yield b": still here\n\n"
                 await asyncio.sleep(NEWS_S)
+
+    # Meters and grid events.
+
+    async def meters(self, request: Request, holder: Holder) -> Response:
+        """Lists what the metered sites draw."""
+        return answer(await run_in_threadpool(meter_list, self.controller))
+
+    async def grid_events(self, request: Request, holder: Holder) -> Response:
+        """Lists grid events, newest first."""
+        return answer(await run_in_threadpool(event_list, self.controller, number(request, "limit", 100, MOST_ROWS)))
+
+    async def call_event(self, request: Request, holder: Holder) -> Response:
+        """Calls a grid event."""
+        call: EventCall = decoded(self._event_call, await body_of(request))
+        return answer(await run_in_threadpool(self.called, call, holder.name), 201)
+
+    def called(self, call: EventCall, who: str) -> GridEventCalled:
+        """Stores a grid event that an operator calls.
+
+        Raises:
+            DataError: It cannot be.
+        """
+        number_ = self.controller.grid_events.call(call, who)
+        self.controller.decide_wake.set()
+        (event,) = event_list(self.controller, number=number_)
+        return GridEventCalled(event=event, remark=remark(self.controller))
+
+    async def cancel_event(self, request: Request, holder: Holder) -> Response:
+        """Cancels a grid event."""
+        return answer(await run_in_threadpool(self.cancelled, _job(request), holder.name))
+
+    def cancelled(self, number_: int, who: str) -> GridEventShown:
+        """Cancels a grid event that has not ended.
+
+        Raises:
+            NoSuchJobError: There is none of this number.
+            TooLateError: It has ended, or was cancelled before.
+        """
+        self.controller.grid_events.cancel(number_, who)
+        self.controller.decide_wake.set()
+        return event_list(self.controller, number=number_)[0]
 
     # The service itself.
 

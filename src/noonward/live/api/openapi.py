@@ -10,6 +10,8 @@ import msgspec
 from noonward import __version__
 from noonward.live.accounts import Savings
 from noonward.live.api import shown
+from noonward.live.demand.events import EventCall
+from noonward.live.demand.shown import GridEventCalled, GridEventShown, MeterShown
 from noonward.live.refusals import Problem
 from noonward.live.requests import JobRequest
 from noonward.live.tenants import TenantShown
@@ -42,6 +44,12 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
      (("job", _NUMBER), *_PAGE)),
     ("get", "/v1/events", "List events, or stream them", None, list[shown.Event], (200, 422, 503),
      (("after", _NUMBER), ("limit", _NUMBER))),
+    ("get", "/v1/meters", "What the metered sites draw", None, list[MeterShown], (200, 503), ()),
+    ("get", "/v1/grid-events", "List grid events, newest first", None, list[GridEventShown], (200, 422, 503),
+     (("limit", _NUMBER),)),
+    ("post", "/v1/grid-events", "Call a grid event", EventCall, GridEventCalled,
+     (201, 400, 408, 413, 415, 422, 503), ()),
+    ("post", "/v1/grid-events/{job}/cancel", "Cancel a grid event", None, GridEventShown, (200, 404, 409, 503), ()),
     ("get", "/v1/service", "The service itself", None, shown.ServiceShown, (200, 503), ()),
     ("post", "/v1/policy", "Let another policy decide", shown.PolicyChange, shown.ServiceShown,
      (200, 400, 408, 413, 415, 422, 503), ()),

@@ -219,12 +219,17 @@ def feed_source(feeds: Sequence[SignalFeed], store: Store, day_ahead: Mapping[st
     for feed in feeds:
         kind = FEEDS[feed.source]
         web = Web(kind.title, feed.url or kind.url, store.now_s, feed.quota_per_hour or kind.quota_per_hour)
-        key = None if feed.key_file is None else _key(feed.key_file)
+        key = None if feed.key_file is None else read_key(feed.key_file)
         made.append(FeedOfZones(kind(key), web, feed.zones, feed.usd_per))
     return FeedSource(made, store.clock, day_ahead)
 
 
-def _key(path: Path) -> str:
+def read_key(path: Path) -> str:
+    """Returns the key that stands alone in a file.
+
+    Raises:
+        FileError: It cannot be read, or is empty.
+    """
     try:
         key = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -79,7 +79,9 @@ class Web:
             raise self.failed(f"no answer: {error or type(error).__name__}") from error
 
     def _text(self, call: Call) -> str:
-        request = self._client.build_request("GET", call.path, params=dict(call.query), headers=dict(call.headers))
+        query, headers, form = dict(call.query) or None, dict(call.headers), call.form
+        method = "GET" if form is None else "POST"
+        request = self._client.build_request(method, call.path, params=query, headers=headers, data=form)
         for _ in range(MOST_REDIRECTS):
             reply = self._client.send(request, auth=call.user or self._httpx.USE_CLIENT_DEFAULT, stream=True)
             with contextlib.closing(reply):

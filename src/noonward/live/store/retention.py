@@ -73,11 +73,14 @@ def _delete(store: Store, table: str, where: str, value: float) -> None:
 
 
 def _rest(before_s: float) -> Callable[[Connection, float], None]:
-    """Returns the change that deletes old forecasts, capacity curves, and watched jobs that were left alone."""
+    """Returns the change that deletes old forecasts, curves, readings, grid events, and watched jobs left alone."""
 
     def change(connection: Connection, now_s: float) -> None:
         for table in ("forecasts", "published", "curves"):
             connection.execute(f"DELETE FROM {table} WHERE hour < ?", (int(before_s // HOUR_S),))
+        connection.execute("DELETE FROM power WHERE from_s < ?", (before_s,))
+        newest = "id < (SELECT max(id) FROM grid_events)"
+        connection.execute(f"DELETE FROM grid_events WHERE end_s < ? AND {newest}", (before_s,))
         connection.execute("DELETE FROM watched WHERE job < 0 AND end_s < ?", (before_s,))
 
     return change

@@ -8,7 +8,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 13
+VERSION: Final = 14
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
@@ -42,12 +42,33 @@ IMAGES: Final = """
 CREATE TABLE images (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
 """
 """Images of ``noonward edge``, whose store is of the same kind: tokens, backups and locks are shared."""
-UPGRADES: Final[Mapping[int, str]] = {8: NEEDS, 9: PUBLISHED, 10: RUN_TIMES, 11: RUNNING_JOBS, 12: IMAGES}
+GRID_EVENTS: Final = """
+CREATE TABLE grid_events (
+    id INTEGER PRIMARY KEY, key TEXT UNIQUE, site TEXT NOT NULL, start_s REAL NOT NULL, end_s REAL NOT NULL,
+    known_s REAL NOT NULL, baseline_kw REAL NOT NULL, target_kw REAL NOT NULL, ramp_s REAL NOT NULL,
+    usd_per_mwh REAL NOT NULL, penalty_usd_per_mwh REAL NOT NULL, told_by TEXT NOT NULL, cancelled_s REAL,
+    cancelled_by TEXT
+);
+CREATE TABLE power (
+    site TEXT NOT NULL, from_s REAL NOT NULL, measured_kw REAL, estimated_kw REAL, PRIMARY KEY (site, from_s)
+) WITHOUT ROWID;
+"""
+"""Grid events, with times in s since the service's start, and the mean power of sites by metering interval. ``key``
+names an event at its source; those that operators call have none."""
+UPGRADES: Final[Mapping[int, str]] = {
+    8: NEEDS,
+    9: PUBLISHED,
+    10: RUN_TIMES,
+    11: RUNNING_JOBS,
+    12: IMAGES,
+    13: GRID_EVENTS,
+}
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
     NEEDS
     + PUBLISHED
     + IMAGES
+    + GRID_EVENTS
     + """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE jobs (

@@ -50,6 +50,8 @@ def set_back(store: Store) -> float:
         connection.execute("UPDATE sites SET seen_s = ? WHERE seen_s > ?", (now_s, now_s))
         for table in ("signals", "forecasts", "published", "curves"):
             connection.execute(f"DELETE FROM {table} WHERE hour > ?", (int(now_s // HOUR_S),))
+        connection.execute("UPDATE grid_events SET known_s = ? WHERE known_s > ?", (now_s, now_s))
+        connection.execute("DELETE FROM power WHERE from_s > ?", (now_s,))
         connection.execute(f"DELETE FROM meta WHERE {STATES}")
         store.keep(connection, {"asked_s": now_s})
         add_event(connection, now_s, None, "clock set back", {"by_s": round(stamp_s - now_s, 1)})

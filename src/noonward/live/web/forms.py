@@ -17,6 +17,7 @@ from noonward.live import operator
 from noonward.live.api import shown
 from noonward.live.api.answers import refusal
 from noonward.live.api.guard import RefusedError
+from noonward.live.demand.events import EventCall
 from noonward.live.requests import JobRequest
 from noonward.live.store.submit import submission
 from noonward.live.tenants import limit_of
@@ -51,6 +52,8 @@ class Forms:
             post("/jobs/{job:job}/{action}", "submit", self.change_job),
             post("/sites/{site}/switch", "admin", self.switch_site),
             post("/policy", "admin", self.use_policy),
+            post("/grid-events", "admin", self.call_event),
+            post("/grid-events/{job:job}/cancel", "admin", self.cancel_event),
         ]
 
     # Jobs.
@@ -133,6 +136,40 @@ class Forms:
         policy = fields.get("policy", "").strip()
         await run_in_threadpool(self.api.use_policy, visitor.holder.name, policy)
         return to("/", f"Policy {policy} decides from now on.")
+
+    # Grid events.
+
+    async def call_event(self, request: Request, visitor: Visitor, fields: dict[str, str]) -> Response:
+        """Calls a grid event."""
+        percent, hours = _number_of(fields, "cut_percent"), _number_of(fields, "hours")
+        call = EventCall(
+            site=fields.get("site", ""),
+            cut=None if percent is None else percent / 100,
+            target_kw=_number_of(fields, "target_kw"),
+            hours=3.0 if hours is None else hours,
+            notice_min=_number_of(fields, "notice_min"),
+        )
+        called = await run_in_threadpool(self.api.called, call, visitor.holder.name)
+        return to("/grid", f"Grid event {called.event.id} at {called.event.site} is called.")
+
+    async def cancel_event(self, request: Request, visitor: Visitor, fields: dict[str, str]) -> Response:
+        """Cancels a grid event."""
+        number = int(request.path_params["job"])
+        await run_in_threadpool(self.api.cancelled, number, visitor.holder.name)
+        return to("/grid", f"Grid event {number} is cancelled.")
+
+
+def _number_of(fields: dict[str, str], name: str) -> float | None:
+    """Returns a number of a form; None where the field is empty.
+
+    Raises:
+        DataError: It is none.
+    """
+    text = fields.get(name, "").strip()
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise DataError(f"{name.replace('_', ' ')} is {text!r}; it must be a number") from None
 
 
 def _job_of(fields: dict[str, str]) -> JobRequest:

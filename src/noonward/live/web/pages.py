@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from noonward.live.api.guard import RefusedError
 from noonward.live.api.handlers import Api, number
+from noonward.live.demand.shown import event_list, meter_list, power_lines, remark
 from noonward.live.store.database import Row
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
 from noonward.live.web.entry import Entry, Handler
@@ -60,6 +61,7 @@ class Pages:
             ("/sites/{site}", self.site),
             ("/plan", self.plan),
             ("/signals", self.signals),
+            ("/grid", self.grid),
             ("/savings", self.savings),
             ("/decisions", self.decisions),
         )
@@ -86,6 +88,7 @@ class Pages:
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
             refresh_s=self.refresh_s,
             rollback=self.rollback,
+            metered=bool(self.controller.meters.of),
             **content,
         )
         if said is not None:
@@ -118,6 +121,7 @@ class Pages:
                 "lately": [(state, lately.get(state, 0)) for state in ENDED],
                 "reasons": reasons(self.controller, ROWS),
                 "looked_at": ROWS,
+                "meters": meter_list(self.controller),
                 "jobs": self.api.job_list(None, None, 2**53, 8).jobs,
                 "events": [(event, event_words(event)) for event in events],
             }
@@ -227,6 +231,21 @@ class Pages:
             raise RefusedError(422, "invalid", f"lead is {lead}; it must be one of {', '.join(map(str, LEADS))}.")
         lines = await run_in_threadpool(signal_lines, self.controller, lead)
         return await self.show(request, visitor, "signals.html", title="Signals", lines=lines, lead=lead, leads=LEADS)
+
+    async def grid(self, request: Request, visitor: Visitor) -> Response:
+        """Shows what metered sites draw, what grid events allow, and how they were kept."""
+
+        def gather() -> dict[str, Any]:
+            return {
+                "meters": meter_list(self.controller),
+                "lines": power_lines(self.controller),
+                "grid_events": event_list(self.controller, ROWS),
+                "takes_events": self.controller.grid_events.settings is not None,
+                "remark": remark(self.controller),
+            }
+
+        content = await run_in_threadpool(gather)
+        return await self.show(request, visitor, "grid.html", title="Grid", **content)
 
     async def savings(self, request: Request, visitor: Visitor) -> Response:
         """Shows what was saved against the reference policy, day by day."""

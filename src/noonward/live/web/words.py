@@ -7,6 +7,7 @@ from typing import Final
 
 from noonward.live.accounts import Interval, Savings
 from noonward.live.api.shown import Event, ServiceShown, SiteShown
+from noonward.live.demand.events import CANCELLED, MISSED, TOLD
 
 _WORDS: Final = {
     "submitted": "submitted",
@@ -113,6 +114,22 @@ def problems(service: ServiceShown, sites: Sequence[SiteShown]) -> list[str]:
     return found
 
 
+def _of_grid(event: Event) -> str:
+    """Returns what happened to a grid event in words."""
+    data = event.data
+    if event.kind == MISSED:
+        return (
+            f"{data['site']} missed its target: {data['kw']:.4g} kW ({data['counted']}), grid event {data['number']} "
+            f"allows {data['limit_kw']:.4g} kW"
+        )
+    if event.kind == CANCELLED:
+        return f"grid event {data['number']} at {data['site']} cancelled by {data['by']}"
+    return (
+        f"grid event {data['number']} at {data['site']}: {data['target_kw']:.4g} kW from {data['start']} to "
+        f"{data['end']}, by {data['by']}"
+    )
+
+
 def event_words(event: Event) -> str:
     """Returns an event in words."""
     data = event.data
@@ -125,6 +142,8 @@ def event_words(event: Event) -> str:
         ]
         by = f", by {data['by']}" if "by" in data else ""
         return f"{data['site']} " + ", ".join(each for each in said if each) + by
+    if event.kind in (TOLD, CANCELLED, MISSED):
+        return _of_grid(event)
     words = _WORDS.get(event.kind, event.kind)
     place = data.get("site")
     parts = [words]

@@ -14,7 +14,6 @@ from noonward.decision.cluster.view import HOLD, KEEP, RUNS, ClusterView
 from noonward.engine.cluster.kernels.world import A_CAP, HALTED, RAN_ON, RESUMED, STOPPING
 from noonward.engine.cluster.told import Happening, ToldEngine
 from noonward.live.world.seats import STARTING, SUSPENDED, Note, Seat
-from noonward.units import HOUR_S
 
 SUSPEND_DECIDED, RESUME_DECIDED, CAP_DECIDED = "suspend decided", "resume decided", "cap decided"
 """Events of what a scheduler decided about running jobs."""
@@ -65,11 +64,12 @@ class RunningJobs:
         seat.running_place, self.places = self.places, self.places + 1
 
     def next_question_s(self) -> float:
-        """Returns when prices change next while a job runs that may be asked about, s; infinite: never."""
+        """Returns when running jobs are asked about next, s; infinite: there are none, or never."""
         world = self._world
         if not (world.engine.bends and world.brief.signals and (world.engine.world.state_S["running"] >= 0).any()):
             return np.inf
-        return float((np.floor(world.now_s / HOUR_S) + 1) * HOUR_S)
+        part_s = float(world.engine.world.engine_1["part_s"][0])
+        return float((np.floor(world.now_s / part_s) + 1) * part_s)
 
     def told(self, what: str, serial: int, time_s: float, *more: int) -> None:
         """Takes what a cluster says of a running job, and passes over what is not awaited.

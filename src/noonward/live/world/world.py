@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.view import (
     ASK_ALLOCATE,
@@ -39,6 +42,7 @@ from noonward.ledger.segments import TRANSIT as TRAVELS
 from noonward.ledger.segments import WAITING as QUEUED
 from noonward.live.world.bending import RunningJobs
 from noonward.live.world.curves import Curves
+from noonward.live.world.grid_events import ToldEvents
 from noonward.live.world.hours import Hours
 from noonward.live.world.kernels import latest_s
 from noonward.live.world.seats import (
@@ -71,6 +75,7 @@ class World:
         modelled_S: Sites at which running jobs do at once what the model says; None: all. At the others their clusters
             confirm what they are asked to do.
         keeps_S: Sites at which suspended jobs keep their GPUs; None: none.
+        part_s: How often running jobs are asked about, s, a divisor of the hour.
 
     Raises:
         ScenarioError: The scheduler does not fit.
@@ -99,10 +104,13 @@ class World:
         rng: np.random.Generator,
         modelled_S: Sequence[bool] | None = None,
         keeps_S: Sequence[bool] | None = None,
+        part_s: float = HOUR_S,
     ) -> None:
         check_fit(brief, scheduler.needs, type(scheduler).__name__)
-        self.brief, self.scheduler, self.hours = brief, scheduler, hours
+        self.grid_events = ToldEvents(lambda: self.now_s)
+        self.brief, self.scheduler, self.hours = replace(brief, announced=self.grid_events), scheduler, hours
         self.engine = ToldEngine(brief, scheduler.needs, modelled_S, keeps_S)
+        self.engine.world.engine_1["part_s"] = part_s
         self.running = RunningJobs(self)
         self.seat_of: dict[int, Seat] = {}
         self.unrouted: dict[int, None] = {}
@@ -121,7 +129,7 @@ class World:
         self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._show_curves(0)
-        scheduler.reset(brief, rng)
+        scheduler.reset(self.brief, rng)
 
     @property
     def view(self) -> ClusterView:
@@ -211,6 +219,25 @@ class World:
             self._opened.add(site)
         self.engine.withhold(site, gpus)
 
+    def announce(self, number: int, site: int, *told: float) -> None:
+        """Tells of a grid event, once.
+
+        Args:
+            number: Its number.
+            site: Site that it is for.
+            told: Its begin, end and the time at which it became known, s since the service's start; baseline and
+                target, kW; length of the ramp, s; payment and penalty, USD per MWh.
+        """
+        if number not in self.grid_events:
+            self.note_told("announce", number, site, *told)
+            self.grid_events.add(number, self.brief.sites[site], *told)
+
+    def call_off(self, number: int) -> None:
+        """Takes a grid event back."""
+        if number in self.grid_events:
+            self.note_told("call_off", number)
+            self.grid_events.remove(number)
+
     def steer(self, serial: int, held: bool, pinned: int, vetoed: Iterable[int]) -> None:
         """Holds, pins and vetoes a job in sight as its operator wants."""
         self.note_told("steer", serial, held, pinned, sorted(vetoed))
@@ -234,11 +261,28 @@ class World:
             getattr(self, {"run": "run_to"}.get(what, what))(*how)
 
     def forget_outside(self) -> None:
-        """Forgets which sites are drained and what is withheld, as after a restart."""
+        """Forgets which sites are drained, what is withheld and which grid events there are, as after a restart."""
+        self.grid_events.clear()
         for s in range(len(self.brief.sites)):
             self.drain(s, False)
             self.withhold(s, 0)
         self._opened.clear()
+
+    def site_kw(self, utc: datetime) -> F8:
+        """Returns the power that each site draws now by the engine's account of running jobs and free GPUs, kW.
+
+        It is the power that ``model.cluster.meter`` describes. GPUs that are withheld draw nothing, those of others'
+        jobs among them.
+
+        Args:
+            utc: The time, at which PUEs by the hour are taken.
+        """
+        site_S, brief = self.view.site_S, self.brief
+        watts_S = self.engine.world.state_S["busy_w"] + site_S["free"] * site_S["free_w"] * site_S["pue"]
+        if brief.pue is not None:
+            watts_S = watts_S * brief.pue.window(utc.replace(minute=0, second=0, microsecond=0), 1)[:, 0]
+        base_S = [0.0 if site.meter is None else site.meter.base_kw for site in brief.fleet.sites]
+        return np.asarray(np.maximum(watts_S, 0.0) / 1000.0 + base_S)
 
     # Time passes.
 

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from noonward.arrays import F8, I8
+from noonward.arrays import F8, I8, Bools
 from noonward.errors import ScenarioError
 from noonward.model.cluster.program import Program
 from noonward.units import HOUR_S
@@ -166,6 +166,18 @@ class GridEvent:
         level_kw = float(level_D[highest].mean()) + today_kw - float(np.mean(before_D))
         return replace(self, baseline_kw=max(level_kw, self.target_kw), past_s=())
 
+    def delivered(self, kw_N: F8, interval_s: float) -> tuple[F8, F8, F8]:
+        """Returns hours, mean asked power (kW) and mean power left out (kW) of each metering interval.
+
+        Left out is what lies between the meter's power and the firm level, at most what is asked; NaN where power is.
+
+        Args:
+            kw_N: Mean power by interval from the run's start on, kW.
+            interval_s: Length of an interval, s.
+        """
+        hours, asked_kw = self.intervals(interval_s, len(kw_N))
+        return hours, asked_kw, np.clip(self.baseline_kw - kw_N, 0.0, asked_kw)
+
     def settle(self, kw_N: F8, interval_s: float) -> EventLines:
         """Returns the event's lines from metered power.
 
@@ -184,8 +196,7 @@ class GridEvent:
             )
         if self.past_s:
             return self.measured(kw_N, interval_s).settle(kw_N, interval_s)
-        hours, asked_kw = self.intervals(interval_s, len(kw_N))
-        delivered_kw = np.clip(self.baseline_kw - kw_N, 0.0, asked_kw)
+        hours, asked_kw, delivered_kw = self.delivered(kw_N, interval_s)
         inside = asked_kw > 0
         asked_mwh = float(asked_kw @ hours) / KW_PER_MW
         delivered_mwh = float(delivered_kw @ hours) / KW_PER_MW
@@ -196,7 +207,7 @@ class GridEvent:
             least_compliance=float((delivered_kw[inside] / asked_kw[inside]).min()) if inside.any() else 1.0,
             payment_usd=self.usd_per_mwh * delivered_mwh,
             penalty_usd=self.penalty_usd_per_mwh * (asked_mwh - delivered_mwh),
-            missed=int((delivered_kw[inside] < (1 - KEPT) * asked_kw[inside]).sum()),
+            missed=int(missed_intervals(asked_kw, delivered_kw).sum()),
         )
 
     def convex(self, interval_s: float, count: int, most_kw: float) -> tuple[F8, F8, float]:
@@ -249,6 +260,11 @@ class GridEvent:
         over_X = program.columns(len(at_X), slope[at_X])
         terms: list[tuple[I8, F8 | float]] = [(over_X, 1.0), (draw_N.reshape(count, each)[at_X], -1.0 / each)]
         program.rows(len(at_X), terms, lower=-limit_kw[at_X])
+
+
+def missed_intervals(asked_kw: F8, delivered_kw: F8) -> Bools:
+    """Returns in which intervals less was left out than asked; not in those whose power is unknown (NaN)."""
+    return np.asarray((asked_kw > 0) & (delivered_kw < (1 - KEPT) * asked_kw))
 
 
 @dataclass(frozen=True, kw_only=True)

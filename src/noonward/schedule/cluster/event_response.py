@@ -100,7 +100,8 @@ class EventResponse(Scheduler):
         without = {"least-loss": "", "dvfs-fair": "suspend", "pause-greedy": "cap"}[order]
         self._base, self._levers = base, frozenset(levers) - {without}
         self._reduce = {"least-loss": _least_loss, "dvfs-fair": _same_share, "pause-greedy": _most_slack}[order]
-        bends = dict.fromkeys((*base.needs.levers, "suspend", "cap"))
+        own = [lever for lever in ("suspend", "cap") if lever in self._levers]
+        bends = dict.fromkeys((*base.needs.levers, *own))
         self.needs = replace(base.needs, protocols=("each-slot",), levers=tuple(bends))
         self._at: dict[str, int] = {}
         self._base_w_S: list[float] = []

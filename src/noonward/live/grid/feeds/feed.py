@@ -33,6 +33,7 @@ class Call:
         headers: Its headers.
         user: Name and password, where they are asked for.
         forecast: Whether the reply holds what the publisher expects, not what was.
+        form: Fields that are posted; None: the address is only read.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     user: tuple[str, str] | None = None
     forecast: bool = False
+    form: Mapping[str, str] | None = None
 
 
 class Feed(ABC):

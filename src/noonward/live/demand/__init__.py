@@ -1,0 +1,1 @@
+"""Grid events and meters of a live service."""

@@ -34,6 +34,7 @@ from noonward.evaluate.cluster_objective import ledger_cell
 from noonward.evaluate.comparison import (
     Cell,
     Comparison,
+    case_noun,
     cases_told,
     no_value,
     one_window,
@@ -400,12 +401,13 @@ def _wait_table(comparison: Comparison, column: str) -> TextTable:
         title=f"Who waits, by {column}",
         header=(column, "policy", "jobs", "mean wait (h)", "longest wait (h)", "late (jobs)", "not done (jobs)"),
         rows=tuple(rows),
-        caption="Waits run from a job's arrival to its start. Jobs are means per environment.",
+        caption=f"Waits run from a job's arrival to its start. Jobs are means per {case_noun(comparison.scenario)}.",
     )
 
 
 def _more(count: float, what: str) -> str:
-    return f"{count:,.4g} more job{'s' * (count != 1)} {what}"
+    digits = 0 if float(count).is_integer() else 1 if count >= 0.1 else 2
+    return f"{count:,.{digits}f} more job{'s' * (count != 1)} {what}"
 
 
 def undone(comparison: Comparison, policy: str) -> float:

@@ -9,7 +9,7 @@ from noonward.bench.scale import many_sites
 from noonward.bound.cluster_utility import many_jobs
 from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
-from noonward.bound.cluster_utility.many_jobs import STEP_SHARE, many_jobs_bound, standing_for_all
+from noonward.bound.cluster_utility.many_jobs import STEP_SHARE, candidate_starts, many_jobs_bound, standing_for_all
 from noonward.bound.cluster_utility.prices import descend_evenly
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
@@ -56,10 +56,17 @@ def test_few_jobs_give_nearly_the_bound_of_all_and_a_schedule_near_it(medium):
 
 def test_the_bound_does_not_depend_on_how_many_jobs_are_listed_at_once(medium, monkeypatch):
     whole = many_jobs_bound(medium, jobs=300, rounds=20)
-    monkeypatch.setattr(many_jobs, "AT_ONCE", 400 * 4)
+    monkeypatch.setattr(many_jobs, "STARTS_AT_ONCE", candidate_starts(medium) / 5)
     parts = many_jobs_bound(medium, jobs=300, rounds=20)
     assert parts.upper_usd == pytest.approx(whole.upper_usd, rel=1e-12)
     assert parts.lower_usd == pytest.approx(whole.lower_usd, rel=0.05)
+
+
+def test_candidate_starts_are_counted_and_grow_with_slack(medium):
+    hurried = replace(medium, jobs=replace(medium.jobs, slack_s_J=medium.jobs.slack_s_J / 10))
+    counts = [len(Relaxation(each).columns.value_K) for each in (hurried, medium)]
+    assert [candidate_starts(each) for each in (hurried, medium)] == pytest.approx(counts, rel=0.2)
+    assert counts[1] > 1.5 * counts[0]
 
 
 @pytest.mark.parametrize("count", [1, 40, 500, 10_000])
@@ -76,7 +83,8 @@ def test_jobs_stand_for_the_gpu_hours_of_all(medium, count):
 def test_a_comparison_takes_it_beyond_a_size_and_says_so(medium, monkeypatch):
     plain = UtilityObjective().compute_bound(medium, 0.0)
     assert "standing_for_all" not in plain
-    monkeypatch.setattr(cluster_objective, "MANY_CHOICES", 1000)
+    for name in ("MANY_STARTS", "FEW_CHOICES"):
+        monkeypatch.setattr(cluster_objective, name, 1000)
     found = UtilityObjective().compute_bound(medium)
     assert found["utility_usd"] > found["best_known_usd"]
     assert "capacity is priced with a sample of the jobs" in UtilityObjective().describe_bound(found)

@@ -13,7 +13,7 @@ import numpy as np
 
 from noonward.bound.cluster_energy import environment_energy_bound
 from noonward.bound.cluster_utility.lagrangian import utility_bound
-from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
+from noonward.bound.cluster_utility.many_jobs import candidate_starts, many_jobs_bound
 from noonward.bound.cluster_utility.metered import metered_bound
 from noonward.data.jobs.dated import job_rows
 from noonward.data.signals.load import stated_carbon_kinds
@@ -57,8 +57,11 @@ from noonward.model.cluster.scenario import (
 )
 from noonward.notices import tell
 
-MANY_CHOICES: Final = 10_000_000
-"""Jobs times sites beyond which the bound of the utility is that of very many jobs (``many_jobs_bound``)."""
+MANY_STARTS: Final = 30_000_000
+"""Candidate starts of jobs beyond which the bound of the utility is that of very many jobs (``many_jobs_bound``): the
+other would need more than 6 GB for them."""
+FEW_CHOICES: Final = 20_000
+"""Jobs times sites up to which nobody counts them."""
 BOUND_GAP: Final = 0.01
 """Gap to a schedule, as a share of the bound, at which the search for the bound of a long window stops."""
 
@@ -117,7 +120,8 @@ class ClusterObjective(Objective):
             best = {} if math.isnan(metered.lower_usd) else {"best_known_usd": metered.lower_usd}
             return Bound(utility_usd=metered.upper_usd, **best, **({"cut": 1.0} if metered.cut else {}))
         if environment.economics is not None and environment.drained:
-            if len(environment.jobs) * len(environment.sites) > MANY_CHOICES:
+            choices = len(environment.jobs) * len(environment.sites)
+            if choices > FEW_CHOICES and candidate_starts(environment) > MANY_STARTS:
                 return _bound_of_many_jobs(environment, seconds)
             where = f"bound, environment {environment.index}"
             found = utility_bound(

@@ -34,10 +34,12 @@ from noonward.units import HOUR_S
 
 PER_SITE_HOUR: Final = 3
 """Jobs that stand for all, per site and hour of the window, unless said otherwise."""
-MOST_STANDING: Final = 4_000_000
-"""Most of them, times sites: they take some 600 bytes for each site."""
-AT_ONCE: Final = 400_000
-"""Jobs whose starts are listed at once, times sites; memory grows with it, and the result hardly depends on it."""
+MOST_STARTS: Final = 20_000_000
+"""Candidate starts of the jobs that stand for all, at most: some 120 bytes each."""
+STARTS_AT_ONCE: Final = 2_000_000
+"""Candidate starts that are listed at once; memory grows with it, and the result hardly depends on it."""
+LOOKED_AT: Final = 128
+"""Jobs whose candidate starts are counted, so that those of all are known about."""
 EXACT_SITES: Final = 64
 """Sites up to which each has prices of its own, unless said otherwise; beyond, those of one kind are merged."""
 ROUNDS: Final = 120
@@ -89,7 +91,7 @@ def many_jobs_bound(
 
     Args:
         environment: As ``Relaxation`` takes it.
-        jobs: Jobs that stand for all, at least 1; None: ``PER_SITE_HOUR``, within ``MOST_STANDING``.
+        jobs: Jobs that stand for all, at least 1; None: ``PER_SITE_HOUR``, within ``MOST_STARTS``.
         rounds: Subgradient steps, at least 2.
         schedule: Whether to list a schedule beside it, for ``each-slot`` without hard capacity curves.
         exact_sites: Sites up to which each has prices of its own, at least 1.
@@ -108,9 +110,10 @@ def many_jobs_bound(
         merged = merged_sites(environment)
         schedule, environment = schedule and merged is environment, merged
     sites = len(environment.sites)
-    usual = min(PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S), max(1, MOST_STANDING // sites))
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
     costs = market(environment, tables)
+    starts = _starts_per_job(environment, tables, costs)
+    usual = min(PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S), max(1, int(MOST_STARTS / starts)))
     generator = stream(seed, "policy", "many-jobs-bound")
     taken, weight_J = standing_for_all(environment.jobs, tables, usual if jobs is None else jobs, generator)
     few = _with_jobs(environment, taken)
@@ -125,7 +128,7 @@ def many_jobs_bound(
     books = schedule and environment.protocol == "each-slot" and not hard_caps
     listing = _Listing.of(environment, tables, costs, price_SH) if books else None
     upper_usd = idle_usd + float((capacity_SH * price_SH).sum())
-    for part, options in _in_parts(environment, tables, costs, max(1, AT_ONCE // sites)):
+    for part, options in _in_parts(environment, tables, costs, max(1, int(STARTS_AT_ONCE / starts))):
         dual = Dual(build_columns(part, options, costs), capacity_SH, 0.0)
         priced_usd_J = dual.priced_usd_J(price_SH)
         upper_usd += float(priced_usd_J.sum())
@@ -140,6 +143,26 @@ def many_jobs_bound(
         jobs=len(taken),
         cut=cut,
     )
+
+
+def candidate_starts(environment: Environment) -> float:
+    """Returns about how many candidate starts the jobs of an environment have: the memory of ``utility_bound``.
+
+    They grow with sites and slack: a job that may wait for a day has some hundreds at each site.
+
+    Raises:
+        ScenarioError: As ``utility_bound``.
+    """
+    require_bounded(environment)
+    tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
+    return len(environment.jobs) * _starts_per_job(environment, tables, market(environment, tables))
+
+
+def _starts_per_job(environment: Environment, tables: FleetTables, costs: Market) -> float:
+    """Returns how many candidate starts a job has, mean over some jobs at even distances; at least 1."""
+    rows = np.unique(np.linspace(0, len(environment.jobs) - 1, LOOKED_AT).astype(np.int64))
+    some = _with_jobs(environment, rows)
+    return max(1.0, len(build_columns(some, build_options(some, tables, costs), costs).value_K) / len(rows))
 
 
 def standing_for_all(jobs: Jobs, tables: FleetTables, count: int, rng: np.random.Generator) -> tuple[I8, F8]:

@@ -79,6 +79,7 @@ NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {
         "tools/event_picture.py makes the log and runs the first two",
     ),
     "noonward data tariff rate.json --name lgs": "tests/data/test_urdb.py makes such a file",
+    "python examples/paper_figure.py results.csv figure.svg": "tests/docs/test_examples.py runs it",
     "make demo": "a target of the Makefile",
     "make test": "a target of the Makefile",
     "python -m pip install .": "needs the network",

@@ -19,8 +19,12 @@ from noonward.schedule.cluster.trained_policy import TrainedPolicy, read_policy
 BRIEF = ("steps=60", "updates=20", "environments=2", "hidden=[8]", "batch=16", "epochs=1")
 
 
-def trained(folder: Path, algorithm: str, *more: str) -> Trainer:
-    config = with_settings(algorithm, ClusterTask(sources=(Source(scenario="tiny"),)), [*BRIEF, *more])
+DAYS = Source(scenario="training-days", settings=("window_h=12",))
+"""Jobs that may be suspended."""
+
+
+def trained(folder: Path, algorithm: str, *more: str, source: Source | None = None) -> Trainer:
+    config = with_settings(algorithm, ClusterTask(sources=(source or Source(scenario="tiny"),)), [*BRIEF, *more])
     trainer = Trainer(config, config.open(), folder)
     trainer.run()
     return trainer
@@ -32,11 +36,13 @@ def trained(folder: Path, algorithm: str, *more: str) -> Trainer:
         ("masac", ()),
         ("masac", ("observation=extended", "forecast_h=2", "forecast=persistence")),
         ("madqn", ("observation=extended",)),
+        ("masac", ("observation=extended", "show_running=true")),
     ],
     ids=str,
 )
 def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any, tmp_path: Path) -> None:
-    trainer = trained(tmp_path, algorithm, *more)
+    suspends = "show_running=true" in more
+    trainer = trained(tmp_path, algorithm, *more, source=DAYS if suspends else None)
     meta = export_policy(tmp_path, tmp_path / "policy.npz")
     policy = TrainedPolicy(tmp_path / "policy.npz")
     environment, seed = trainer.task.validation(0)
@@ -46,6 +52,7 @@ def test_the_runner_makes_the_same_choices_as_the_nets(algorithm: str, more: Any
         moment = moment_of(engine)
         engine.step(np.where(moment.asked_BN, trainer.algorithm.act(moment, explore=False), 0))
     mine = engine.outcome(0)
+    assert suspends == (0 if outcome.segment_K is None else len(outcome.segment_K) > 0)
     assert (mine.job_J["site"] == outcome.job_J["site"]).all()
     np.testing.assert_array_equal(mine.job_J["start_s"], outcome.job_J["start_s"])
     assert settle(outcome).utility_usd == pytest.approx(trainer.best_reward, rel=1e-6)

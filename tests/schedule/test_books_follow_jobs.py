@@ -33,12 +33,17 @@ class Told(Scheduler):
         self.inner.decide(view._replace(job_J=jobs), answers)
 
 
-def starts_h(name, gpus, jobs, told_h, expected=1.0, forecast_h=None, **options):
-    """Hours of the starts under wrong run times, of which a share is expected; NaN for a job that never starts."""
+def outcomes(name, gpus, jobs, told_h, expected=1.0, forecast_h=None, **options):
+    """What becomes of the jobs under wrong run times, of which a share is expected."""
     sampled = Jobs.build(arrival_s=np.array([20.0 * HOUR_S]), work=np.array([60.0]))
     world = plain(gpus, jobs, **({"price": [[0.0]] * len(gpus), "alpha": 0.1} | options))
     environment = replace(world.environment(), sample_jobs=lambda rng: sampled, forecast_h=forecast_h)
-    found = run(environment, Told(name, told_h, expected), compiled=False).job_J
+    return run(environment, Told(name, told_h, expected), compiled=False).job_J
+
+
+def starts_h(*args, **options):
+    """Hours of the starts, as ``outcomes``; NaN for a job that never starts; and the sites."""
+    found = outcomes(*args, **options)
     return np.where(found["start_s"] >= 0, found["start_s"] / HOUR_S, np.nan), found["site"]
 
 
@@ -136,3 +141,36 @@ def test_a_job_without_room_before_its_reserve_starts_within_it():
     name, told_h = "bid-price(forecast=perfect, reserve=0.5)", {0: 1.0, 1: 1.0}
     start_h, _ = starts_h(name, [1], jobs, told_h, 0.5, late_until_s=40 * HOUR_S)
     assert start_h[1] == 6.0
+
+
+TRANSFER = {"usd_per_gb": ((0.0, 0.001), (0.001, 0.0))}
+"""What the journey of a job with 1 GB costs between two sites."""
+
+
+@pytest.mark.parametrize(("late_until_h", "moves"), [(60, 0), (-np.inf, 2)])
+def test_a_job_that_pays_for_its_journey_leaves_no_sooner_than_it_must(late_until_h, moves):
+    """The first is told to take 5.5 h at the site that is cheap after 6 h, and takes 40: the second stays at home."""
+    jobs = [
+        {"origin": 1, "work": 40 * HOUR_S, "slack_s": 0.0, "move_gb": 1.0},
+        {"arrival_s": 600.0, "work": HOUR_S, "slack_s": 6.4 * HOUR_S, "move_gb": 1.0},
+    ]
+    price = [[100.0], [100.0] * 6 + [10.0]]
+    options = {"price": price, "network": TRANSFER, "late_until_s": late_until_h * HOUR_S}
+    found = outcomes("bid-price-perfect", [1, 1], jobs, {0: 5.5}, **options)
+    assert found["site"].tolist() == [1, 0]
+    assert found["moves"].tolist() == [0, moves]
+
+
+@pytest.mark.parametrize(("late_usd", "site"), [(0.0, 0), (1.0, 1)])
+def test_a_late_job_moves_only_if_that_is_worth_its_transfer(late_usd, site):
+    """The last is late; there is room where it waits after 3 h, and elsewhere after 1 h, 1 USD away."""
+    jobs = [
+        {"work": 3 * HOUR_S, "slack_s": 0.0},
+        {"origin": 1, "work": HOUR_S, "slack_s": 0.0},
+        {"arrival_s": 360.0, "work": HOUR_S, "slack_s": 720.0, "move_gb": 1.0},
+    ]
+    price, network = [[10.0], [10.0]], {"usd_per_gb": ((0.0, 1.0), (1.0, 0.0))}
+    options = {"price": price, "network": network, "late_until_s": 60 * HOUR_S, "late_usd": late_usd}
+    found = outcomes("bid-price-perfect", [1, 1], jobs, {}, **options)
+    assert found["site"].tolist() == [0, 1, site]
+    assert found["moves"].tolist() == [0, 0, site]

@@ -12,8 +12,17 @@ from noonward.arrays import F4, F8
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.feasibility import first_start_s
-from noonward.decision.cluster.value import forecast_value_usd, gang_at, run_seconds, run_value_usd, travel_cost_usd
+from noonward.decision.cluster.lives import back_s, resume_until_s
+from noonward.decision.cluster.value import (
+    energy_usd,
+    forecast_value_usd,
+    gang_at,
+    run_seconds,
+    run_value_usd,
+    travel_cost_usd,
+)
 from noonward.decision.cluster.view import (
+    ASK_RUNNING,
     CARBON,
     HOLD,
     ORACLE,
@@ -22,14 +31,18 @@ from noonward.decision.cluster.view import (
     SECONDS,
     ClusterView,
     latest_start_s,
+    lead_integral,
     route_delay_s,
 )
 from noonward.errors import ScenarioError, nearest
+from noonward.model.cluster.freedom import Lever
 from noonward.model.cluster.setting import Protocol
 from noonward.units import DAY_S, HOUR_S
 
-EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW, LEVELS, PREFERENCES = range(9)
+EXTENDED, FORECAST_H, GPUS_MAX, SIGNALS, START_S, CLASSES, RAW, LEVELS, RUNNING, PREFERENCES = range(10)
 """Positions in ``Observation.numbers``; weights of a second per class follow under ``preferences``, W."""
+SITE_ENTRIES: Final = ("gang", "run_time", "slack", "free", "queue", "price", "carbon")
+"""Entries of a site under ``each-slot``."""
 GANG: Final = 8.0
 PRICE_USD_PER_MWH: Final = 100.0
 CARBON_G_PER_KWH: Final = 500.0
@@ -61,6 +74,7 @@ class Observation:
     | queue | site | sqrt(GPUs asked by the queue / GPUs) |
     | price | site | price(price of the hour) |
     | carbon | site | carbon(intensity of the hour) |
+    | running | site | 1 if the site is asked about a running job, else 0 (``running``) |
     | hour_sin, hour_cos | | of the hour of day, UTC (``extended``) |
     | price+1 ... price+h | site | price(forecast l hours on) (``extended`` with ``forecast_h``) |
     | carbon+1 ... carbon+h | site | carbon(forecast l hours on) (``extended`` with ``forecast_h``) |
@@ -83,6 +97,12 @@ class Observation:
     earliest, each full hour after it, and the latest. 0 where the choice is masked or no start is left. Hours that no
     forecast knows are shown as the last known one; a start whose run touches them does not count, and if none is left
     ``best`` is ``now``.
+
+    About a running job (``running``) gang is the one it runs on, run_time what is left of its run, slack and deadline
+    the time by which it would have to be resumed less the time from which it could be, data and result 0. ``now`` is 0
+    but for hold: value(of the rest of its run at this hour's price and intensity over leaving its GPUs free, without
+    revenue). ``best`` is that under the forecast: hold, from now on; the own site (suspension), at the best time to
+    resume it, its load included.
 
     Protocol ``on-arrival``, global part (there is no own part):
 
@@ -122,6 +142,7 @@ class Observation:
         signals: Whether price and intensity are shown (``on-arrival``, ``extended``); ``each-slot`` always shows them.
         classes: Job classes whose one-hot is shown, all of the fleet's (``on-arrival``, ``extended``); 0 for none.
         preferences: Whether the weight of latency against energy is shown (``on-arrival``, ``extended``).
+        running: Whether sites are asked about running jobs that may be suspended, too (``each-slot``).
 
     Raises:
         ValueError: A field is out of range or does not fit the others.
@@ -141,13 +162,17 @@ class Observation:
     signals: bool = False
     classes: int = 0
     preferences: bool = False
+    running: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("kind", ("paper", "extended", "raw")), ("protocol", get_args(Protocol))):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"unknown observation {name} {value!r}; {nearest(str(value), allowed)}")
-        for names, kind in ((("forecast_h", "gpus_max", "levels", "classes"), int), (("signals", "preferences"), bool)):
+        for names, kind in (
+            (("forecast_h", "gpus_max", "levels", "classes"), int),
+            (("signals", "preferences", "running"), bool),
+        ):
             for name in names:
                 if type(getattr(self, name)) is not kind:
                     said = "a whole number" if kind is int else "true or false"
@@ -164,6 +189,8 @@ class Observation:
             )
         if self.kind == "raw" and self.protocol == "each-slot":
             raise ValueError("the observation 'raw' is for protocol on-arrival; use kind='paper' or 'extended'")
+        if self.protocol == "on-arrival" and self.running:
+            raise ValueError("under on-arrival nobody is asked about running jobs; leave out running")
         if self.protocol == "each-slot" and self.levels:
             raise ValueError("under each-slot the clock is always the oracle's; use levels=0")
         if self.protocol == "each-slot" and (self.signals or self.classes or self.preferences):
@@ -187,6 +214,11 @@ class Observation:
     def choices(self, sites: int) -> int:
         """Returns the choices of an agent: 1 + sites, or sites x gangs x clocks under on-arrival."""
         return 1 + sites if self.protocol == "each-slot" else sites * self.gpus_max * self.clocks
+
+    @property
+    def levers(self) -> tuple[Lever, ...]:
+        """What is done with running jobs by those who see this: they suspend them where they are shown."""
+        return ("suspend",) if self.running else ()
 
     @property
     def clocks(self) -> int:
@@ -213,7 +245,7 @@ class Observation:
         points = sites if ingress is None else ingress
         extended = self.kind == "extended"
         if self.protocol == "each-slot":
-            entries = ("gang", "run_time", "slack", "free", "queue", "price", "carbon")
+            entries = (*SITE_ENTRIES, "running") if self.running else SITE_ENTRIES
             out = [f"{entry}/{site}" for site in sites for entry in entries]
             out += ["hour_sin", "hour_cos"] if extended else []
             return (*out, *self._forecast_names(sites))
@@ -254,11 +286,11 @@ class Observation:
             ScenarioError: The run does not fit: its protocol, its signals or its gangs.
         """
         self._check(brief)
-        out = np.zeros(9)
+        out = np.zeros(PREFERENCES + 1)
         out[EXTENDED], out[FORECAST_H], out[GPUS_MAX] = self.kind == "extended", self.forecast_h, self.gpus_max
         out[SIGNALS], out[START_S] = self.signals, brief.start.hour * HOUR_S
         out[CLASSES], out[RAW] = self.classes, self.kind == "raw"
-        out[LEVELS], out[PREFERENCES] = self.levels, self.preferences
+        out[LEVELS], out[RUNNING], out[PREFERENCES] = self.levels, self.running, self.preferences
         if not self.preferences:
             return out
         return np.concatenate([out, [brief.latency_weight_w[name] for name in brief.fleet.classes]])
@@ -399,6 +431,58 @@ def _write_own(view: ClusterView, numbers_P: F8, job: int, s: int, own_O: F4) ->
 
 
 @kernel(inline=True, allocates=False)
+def _rest_usd(view: ClusterView, job: int, price_usd_s: float, carbon_g_s: float) -> float:
+    """Returns what a running job costs over leaving its GPUs free, at integrals of price and intensity, USD."""
+    life, record = view.life_J[job], view.job_J[job]
+    power_w = view.freedom_C[record.class_].cap_power[life.cap]
+    power_w *= view.speed_KSCGF[POWER_W, life.site, record.class_, life.gpus, life.level]
+    site = view.site_S[life.site]
+    return site.pue * (power_w - life.gpus * site.free_w) * energy_usd(view, price_usd_s, carbon_g_s)
+
+
+@kernel(inline=True, allocates=False)
+def _rest_under_forecast_usd(view: ClusterView, job: int, start_s: float, seconds: float) -> float:
+    """Returns what the rest of a running job's run costs under the forecast from a time on, USD; NaN if not known."""
+    site, ahead = view.life_J[job].site, start_s - (view.run_1[0].now_s // HOUR_S) * HOUR_S
+    if ahead + seconds > (view.forecast_KSL.shape[2] - 1) * HOUR_S:
+        return np.nan
+    price = lead_integral(view.forecast_KSL, PRICE, site, ahead + seconds)
+    carbon = lead_integral(view.forecast_KSL, CARBON, site, ahead + seconds)
+    price -= lead_integral(view.forecast_KSL, PRICE, site, ahead)
+    carbon -= lead_integral(view.forecast_KSL, CARBON, site, ahead)
+    return _rest_usd(view, job, price, carbon)
+
+
+@kernel(inline=True, allocates=False)
+def _write_own_running(view: ClusterView, numbers_P: F8, job: int, s: int, own_O: F4) -> None:
+    """Writes the own part of site s about its running job."""
+    life, now, choices = view.life_J[job], view.run_1[0].now_s, view.site_S.shape[0] + 1
+    left_s, back, until = life.until_s - now, back_s(view, job), resume_until_s(view, job)
+    own_O[0] = life.gpus / GANG
+    own_O[1] = _time(max(0.0, left_s))
+    own_O[2] = own_O[3] = _left(until - back)
+    unit = max(life.gpus * left_s / HOUR_S, 1e-9) * VALUE_USD_PER_GPU_HOUR
+    site = view.site_S[s]
+    now_usd = _rest_usd(view, job, site.price * left_s, site.carbon * left_s)
+    own_O[6] = _signed(-now_usd / unit)
+    if numbers_P[FORECAST_H] == 0:
+        return
+    hold_usd = _rest_under_forecast_usd(view, job, now, left_s)
+    own_O[6 + choices] = own_O[6] if np.isnan(hold_usd) else _signed(-hold_usd / unit)
+    if not view.mask_NA[s, 1 + s]:
+        return
+    least, start_s = np.nan, back
+    seconds = left_s + view.freedom_C[view.job_J[job].class_].load_s
+    while start_s <= until:
+        usd = _rest_under_forecast_usd(view, job, start_s, seconds)
+        if np.isnan(usd):
+            break
+        least = usd if np.isnan(least) else min(least, usd)
+        start_s = (start_s // HOUR_S + 1.0) * HOUR_S
+    own_O[6 + choices + 1 + s] = _signed(-(now_usd if np.isnan(least) else least) / unit)
+
+
+@kernel(inline=True, allocates=False)
 def observe_each_slot(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F4) -> None:
     """Writes the observation of a question of protocol each-slot.
 
@@ -408,11 +492,18 @@ def observe_each_slot(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F4
         global_G: Global part, filled whole.
         own_NO: Own parts, filled whole.
     """
-    at, now = 0, view.run_1[0].now_s
+    at, now, running = 0, view.run_1[0].now_s, view.run_1[0].kind == ASK_RUNNING
     own_NO[:, :] = 0.0
     for s in range(view.site_S.shape[0]):
         job, site = view.asked_N[s], view.site_S[s]
-        if job >= 0:
+        if job >= 0 and running:
+            life = view.life_J[job]
+            global_G[at] = life.gpus / GANG
+            global_G[at + 1] = _time(max(0.0, life.until_s - now))
+            global_G[at + 2] = _left(resume_until_s(view, job) - back_s(view, job))
+            if numbers_P[EXTENDED] > 0:
+                _write_own_running(view, numbers_P, job, s, own_NO[s])
+        elif job >= 0:
             global_G[at] = view.job_J[job].gpus_min / GANG
             global_G[at + 1] = _time(run_seconds(view, job, s))
             global_G[at + 2] = _left(view.job_J[job].deadline_s - now)
@@ -425,6 +516,9 @@ def observe_each_slot(view: ClusterView, numbers_P: F8, global_G: F4, own_NO: F4
         global_G[at + 5] = _signed(site.price / PRICE_USD_PER_MWH)
         global_G[at + 6] = site.carbon / CARBON_G_PER_KWH
         at += 7
+        if numbers_P[RUNNING] > 0:
+            global_G[at] = 1.0 if running and job >= 0 else 0.0
+            at += 1
     if numbers_P[EXTENDED] > 0:
         at = _write_hour(view, numbers_P, global_G, at)
         _write_forecasts(view, numbers_P, global_G, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,13 @@ from noonward.decision.cluster.addresses import disagreement
 from noonward.decision.cluster.assembly import with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.observation import Observation
-from noonward.decision.cluster.view import ORACLE, Answers, ClusterView
+from noonward.decision.cluster.view import ASK_RUNNING, ORACLE, Answers, ClusterView
 from noonward.engine.cluster.build import (
     build_world,
     forecast_issuer,
     issue_forecasts,
     with_more_journeys,
+    with_more_segments,
     with_more_slots,
 )
 from noonward.engine.cluster.emit import emit
@@ -33,6 +34,7 @@ from noonward.engine.cluster.kernels.world import (
     OWN,
     PARTS,
     PLACE,
+    WORLD_PARTS,
     World,
     arrays_of,
     note_world,
@@ -47,8 +49,17 @@ Reward = Literal["utility", "at-start", "own"]
 STATE_FORMAT: Final = 9
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
 """Arrays of a world that change while it runs."""
-GROWING: Final = ("heap_E", *(part.name for part in PARTS if "slots" in part.axes))
+GROWING: Final = ("heap_E", *(part.name for part in PARTS if {"slots", "lives", "segments"} & set(part.axes)))
 """Arrays of a world that grow while it runs."""
+OWN_GROWING: Final = tuple(part.name for part in WORLD_PARTS if part.name in GROWING)
+"""Those of them that are not part of the view."""
+PROVIDE: Final = {
+    batch.NO_JOURNEY: with_more_journeys,
+    batch.SLOT_LACKS: with_more_slots,
+    batch.NO_ANSWERED_SEGMENT: with_more_segments,
+    batch.SEGMENT_LACKS: with_more_segments,
+}
+"""How a world is provided with what it lacks."""
 PROVIDED: Final = ("forecast_KISL", "issued_2")
 """Arrays that are provided as a run needs them: forecasts are issued again."""
 
@@ -57,9 +68,12 @@ class BatchEngine:
     """Runs side by side that pause, ask and are answered together (protocols: ``ClusterEngine``).
 
     Question: under ``each-slot`` the agents are the sites, each asked about the next job of its queue
-    (``asked_BN``); under ``on-arrival`` there is one agent, the dispatcher, asked about the job that arrives.
+    (``asked_BN``); under ``on-arrival`` there is one agent, the dispatcher, asked about the job that arrives. Where the
+    observation shows running jobs (``running``), the sites are also asked about their running jobs that may be
+    suspended, as schedulers with the lever ``suspend`` are (ASK_RUNNING).
 
-    Choices: under ``each-slot`` 0 = hold, 1 + s = site s (start now at the own site, else move). Under ``on-arrival``
+    Choices: under ``each-slot`` 0 = hold, 1 + s = site s (start now at the own site, else move); of a running job 0 =
+    it runs on, 1 + its own site = it is suspended. Under ``on-arrival``
     ``site x G + gang - 1`` with G = ``observation.gpus_max``, the clock by the oracle; with F = ``observation.levels``
     clock levels to choose from ``(site x G + gang - 1) x F + level``. ``mask_BNA`` marks what is feasible. Under
     ``on-arrival`` a site with room for the job's smallest gang, with a gang between that and what is free; where no
@@ -103,7 +117,7 @@ class BatchEngine:
         forecast: Forecast that is shown; needed where the observation shows forecasts.
 
     Raises:
-        ScenarioError: The environments do not fit each other or the observation.
+        ScenarioError: The environments do not fit each other or the observation, or the reward does not fit it.
         ValueError: No environment, another number of seeds, or an unknown reward.
     """
 
@@ -129,7 +143,12 @@ class BatchEngine:
             )
         self.observation, self.reward, self.forecast = observation, reward, forecast
         self.environments, self.seeds = list(environments), list(seeds)
-        self._needs = Needs(forecast=forecast, lookahead_h=observation.forecast_h + 1)
+        if observation.running and reward != "utility":
+            raise ScenarioError(
+                f"reward {reward!r} counts a job's whole run when it starts, which a suspension changes; with an "
+                "observation that shows running jobs use reward='utility'"
+            )
+        self._needs = Needs(forecast=forecast, lookahead_h=observation.forecast_h + 1, levers=observation.levers)
         first = environments[0]
         sites, points, rows = len(first.sites), len(first.fleet.ingress_points), len(environments)
         each_slot = first.protocol == "each-slot"
@@ -302,9 +321,9 @@ class BatchEngine:
         for name, array in self._board._asdict().items():
             array[:] = state[name]
         for b, world in enumerate(self._worlds):
-            heap_E, track_J = (np.zeros_like(state[f"{b}/{name}"]) for name in ("heap_E", "track_J"))
-            shown = with_slots(world.shown, len(track_J))
-            self._show(b, world._replace(shown=shown, heap_E=heap_E, track_J=track_J))
+            grown: dict[str, Any] = {name: np.zeros_like(state[f"{b}/{name}"]) for name in OWN_GROWING}
+            shown = with_slots(world.shown, len(grown["track_J"]))
+            self._show(b, world._replace(shown=shown, **grown))
             arrays = arrays_of(self._worlds[b])
             for name in MOVING:
                 arrays[name][:] = state[f"{b}/{name}"]
@@ -315,9 +334,9 @@ class BatchEngine:
         code = int(self._step_rows(*shown, choice_BN, first, until))
         begin, unissued = first, code == -2
         while code < -2:
-            row, no_slot = divmod(-3 - code, 2)
-            self._show(row, (with_more_slots if no_slot else with_more_journeys)(self._worlds[row]))
-            begin, unissued = (row, True) if no_slot else (begin, unissued)
+            row, what = divmod(-3 - code, batch.LACKS)
+            self._show(row, PROVIDE[what](self._worlds[row]))
+            begin, unissued = (row, True) if what in (batch.SLOT_LACKS, batch.SEGMENT_LACKS) else (begin, unissued)
             code = int(self._step_rows(*shown, choice_BN, begin, until))
         if unissued or code == -2:
             for world, issuer in zip(self._worlds[first:until], self._issuers[first:until], strict=True):
@@ -380,6 +399,8 @@ class BatchEngine:
         environment, view = self.environments[row], self.row_view(row)
         if environment.protocol == "each-slot":
             names = ["hold", *environment.sites]
+            if view.kind == ASK_RUNNING:
+                names = ["run on", *("suspend" if n == agent else "no choice" for n in range(self.agents))]
             asked = f"site {environment.sites[agent]}"
         else:
             parts = [self.observation.parts(each) for each in range(self.choices)]

@@ -46,6 +46,10 @@ class SitesEnv(ParallelEnv):  # type: ignore[misc]
     | 0 | hold the job until the next slot |
     | 1 + s | start it now if s is the agent's own site, else move it to site s |
 
+    With ``Observation(running=True)`` an agent is also asked about its site's running jobs that may be suspended, once
+    an hour and where an event begins or ends; ``running`` in the observation says so. Then 0 lets the job run on, and
+    1 + s of its own site suspends it. Rewards are then ``utility`` only.
+
     An infeasible action counts as hold. ``infos[agent]["infeasible"]`` says whether that happened,
     ``infos[agent]["action"]`` what was taken. Under ``infeasible="raise"`` it raises InfeasibleActionError and changes
     nothing, as a number outside the space always does. What an agent answers that is not asked changes nothing.

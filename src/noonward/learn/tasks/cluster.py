@@ -65,6 +65,8 @@ class ClusterTask:
         show_class: It shows the class of the arriving job (on-arrival, ``extended``).
         show_preferences: It shows the weight of latency against energy that the scenario states for that class
             (on-arrival, ``extended``).
+        show_running: Sites are also asked about running jobs that may be suspended, and shown these (each-slot; reward
+            ``utility``).
     """
 
     sources: tuple[Source, ...]
@@ -79,6 +81,7 @@ class ClusterTask:
     show_signals: bool = False
     show_class: bool = False
     show_preferences: bool = False
+    show_running: bool = False
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -106,6 +109,11 @@ class ClusterTask:
             raise ScenarioError(
                 f"reward is {self.reward}, which knows no energy_weight, usd_weight or carbon_weight; leave them out, "
                 "or set reward=energy"
+            )
+        if self.show_running and self.reward != "utility":
+            raise ScenarioError(
+                f"reward is {self.reward}, which a suspension would change after the fact; set reward=utility, or "
+                "leave out show_running"
             )
         if self.observation != "extended" and (self.show_signals or self.show_class or self.show_preferences):
             raise ScenarioError(
@@ -173,7 +181,7 @@ class ClusterTask:
                 raise ScenarioError(
                     f"scenario {scenario.name!r} has no {'signals' if scenario.signals is None else 'economics'}, so "
                     "its runs have no utility to learn from; give signals and economics, or learn from energy "
-                    "(--algorithm chsac-af --set reward=energy)"
+                    "(--algorithm chsac-af --hyper reward=energy)"
                 )
             return
         if scenario.protocol != "on-arrival":
@@ -209,6 +217,11 @@ class ClusterTask:
                 f"scenario {scenario.name!r} asks {scenario.protocol}, whose observation always shows signals and "
                 "never classes or preferences; leave out show_signals, show_class and show_preferences"
             )
+        if scenario.protocol == "on-arrival" and self.show_running:
+            raise ScenarioError(
+                f"scenario {scenario.name!r} asks on-arrival, which asks nobody about running jobs; leave out "
+                "show_running"
+            )
         if scenario.protocol != "on-arrival" and self.clocks == "free":
             raise ScenarioError(
                 f"scenario {scenario.name!r} asks {scenario.protocol}, whose agents choose only sites; leave out "
@@ -222,6 +235,7 @@ class ClusterTask:
             signals=self.show_signals,
             classes=len(scenario.fleet.classes) if self.show_class else 0,
             preferences=self.show_preferences,
+            running=self.show_running,
         )
 
     def _about(self, scenario: Scenario, observation: Observation) -> dict[str, Any]:

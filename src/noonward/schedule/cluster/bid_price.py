@@ -108,6 +108,10 @@ class BidPrice(PartlyCompiledScheduler):
     it is booked at the first start with room, like one that is late, and again whenever room is given back. Where late
     jobs are dropped, nothing is kept in reserve, because that cost more than it brought (docs/lab/fine-tuning.md).
 
+    Where jobs may be late, a job whose transfer has a price leaves in the last slot in which it can still
+    start as booked: until then its plan may change without a transfer. A due job moves only where that is worth its
+    transfer (``bookings``).
+
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
     In a fleet of more than ``exact_sites``, sites that differ in nothing but their GPUs (``site_kinds``) share prices:

@@ -12,7 +12,7 @@ import numpy as np
 from noonward.arrays import I8, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.lives import is_down
-from noonward.decision.cluster.value import gang_at, run_seconds
+from noonward.decision.cluster.value import gang_at, run_seconds, travel_cost_usd
 from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits
 from noonward.schedule.cluster.booking import first_slot, overrun_slots
 from noonward.schedule.cluster.capacity_prices import (
@@ -205,6 +205,39 @@ def _best_room(
 
 
 @kernel(inline=True, allocates=False)
+def _pays(view: ClusterView, job: int, s: int, d: int) -> bool:
+    """Returns whether the journey from a site to another costs something, where jobs may be late.
+
+    Where late jobs are dropped, every journey counts as free here (docs/lab/fine-tuning.md).
+    """
+    if view.run_1[0].late_until_s == -np.inf:
+        return False
+    return travel_cost_usd(view, job, s, d) > travel_cost_usd(view, job, d, d)
+
+
+@kernel(inline=True, allocates=False)
+def _first_room_at(
+    view: ClusterView, option: Any, booked_ST: I8, slot_0: int, until_s: float, reach: int, job: int, s: int, d: int
+) -> int:
+    """Returns the first start with room at a site, late or not, from ``slot_0`` on; -1 if it has none until a time."""
+    latest = int(min(np.floor(until_s / view.run_1[0].slot_s) - slot_0, float(reach)))
+    slots, room = _slots(view, job, d), view.site_S[d].gpus - option.gpus
+    start = first_slot(view, job, s, d) - slot_0
+    seen = start
+    while start <= latest and seen < start + slots:
+        if booked_ST[d, seen] > room:
+            start = seen + 1
+        seen += 1
+    return start if start <= latest else -1
+
+
+@kernel(inline=True, allocates=False)
+def _late_h(view: ClusterView, job: int, slot: int) -> float:
+    """Returns how late a start is, h."""
+    return max(0.0, slot * view.run_1[0].slot_s - view.job_J[job].deadline_s) / HOUR_S
+
+
+@kernel(inline=True, allocates=False)
 def _first_room(
     view: ClusterView,
     kinds: Kinds,
@@ -216,10 +249,24 @@ def _first_room(
     job: int,
     s: int,
 ) -> tuple[int, int]:
-    """Returns (site, slot) of the first start with room of a job, late or not; the site of most value among equals."""
+    """Returns (site, slot) of the first start with room of a job, late or not; the site of most value among equals.
+
+    A journey must be worth what it costs, also for a job that has made one before: where the job can start at the site
+    at which it waits, another one is taken only if the start there is worth more, the price of the time that the job
+    would be late included, or if it is in time there alone.
+    """
     slot_s, home = view.run_1[0].slot_s, view.home_I[view.job_J[job].origin]
     per_hour = int(np.round(HOUR_S / slot_s))
     reach = prices.price_SH.shape[1] * per_hour
+    late_usd = view.run_1[0].late_usd_per_gpu_hour * view.job_J[job].gpus_min
+    here, here_usd, here_late_h = -1, 0.0, 0.0
+    for x in range(option_X.shape[0]):
+        if option_X[x].site == s and option_X[x].earliest_h <= option_X[x].latest_h:
+            until_s = end_of_starts_s(view, job, s, last_s)
+            here = _first_room_at(view, option_X[x], booked_ST, slot_0, until_s, reach, job, s, s)
+            if here >= 0:
+                here_usd = start_usd(option_X[x], prices.paid_SR, prices.energy_SR, s, here / per_hour)
+                here_late_h = _late_h(view, job, slot_0 + here)
     most, best_site, best_slot = -np.inf, REFUSED, reach + 1
     for x in range(option_X.shape[0]):
         option = option_X[x]
@@ -229,17 +276,16 @@ def _first_room(
             d = member(kinds, x, k, option.site, s, home)
             if d < 0:
                 continue
-            latest = int(min(np.floor(end_of_starts_s(view, job, d, last_s) / slot_s) - slot_0, float(reach)))
-            slots, room = _slots(view, job, d), view.site_S[d].gpus - option.gpus
-            start = first_slot(view, job, s, d) - slot_0
-            seen = start
-            while start <= min(latest, best_slot) and seen < start + slots:
-                if booked_ST[d, seen] > room:
-                    start = seen + 1
-                seen += 1
-            if start > min(latest, best_slot):
+            until_s = end_of_starts_s(view, job, d, last_s)
+            start = _first_room_at(view, option, booked_ST, slot_0, until_s, min(reach, best_slot), job, s, d)
+            if start < 0:
                 continue
             value = start_usd(option, prices.paid_SR, prices.energy_SR, d, start / per_hour)
+            if here >= 0 and _pays(view, job, s, d):
+                late_h = _late_h(view, job, slot_0 + start)
+                in_time = late_h == 0.0 and here_late_h > 0.0 and value > 0.0
+                if not in_time and value - here_usd <= late_usd * (late_h - here_late_h):
+                    continue
             if start < best_slot or value > most:
                 most, best_site, best_slot = value, d, start
     return best_site, slot_0 + best_slot
@@ -382,6 +428,25 @@ def follow_jobs(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, 
 
 
 @kernel(inline=True, allocates=False)
+def _leaves_later(view: ClusterView, job: int, s: int, plan: Any) -> bool:
+    """Returns whether a job that is booked elsewhere stays for now: its journey costs something, and can still wait.
+
+    What a journey costs is gone once it begins, and until then the plan may change: a job that left as soon as it was
+    booked elsewhere would pay again for every change.
+    """
+    return first_slot(view, job, s, plan.site) < plan.slot and _pays(view, job, s, plan.site)
+
+
+@kernel(inline=True, allocates=False)
+def _is_taken(view: ClusterView, booked_ST: I8, slot_0: int, plan: Any) -> bool:
+    """Returns whether runs beyond their bookings have taken the room of a booking."""
+    for t in range(max(0, plan.slot - slot_0), min(plan.slot + plan.slots - slot_0, booked_ST.shape[1])):
+        if booked_ST[plan.site, t] > view.site_S[plan.site].gpus:
+            return True
+    return False
+
+
+@kernel(inline=True, allocates=False)
 def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_J: Records) -> None:
     """Enters answers into the books: starts and departures."""
     slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
@@ -461,12 +526,16 @@ def answer(
         if plan.again == 1 and plan.site >= 0 and (plan.site != s or plan.slot > slot):
             mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
             plan.site = NOWHERE
+        leaves = plan.site >= 0 and plan.site != s and not _leaves_later(view, job, s, plan)
+        if leaves and _pays(view, job, s, plan.site) and _is_taken(view, booked_ST, slot_0, plan):
+            mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+            plan.site = NOWHERE
         if plan.site == NOWHERE:
             describe(view, kinds, job, s, now_s, slot_0 * slot_s, last_s, reserve, False, option_X)
             _book(view, kinds, prices, option_X, booked_ST, slot_0, last_s, reserve, plan_J, job)
         if plan.site < 0 or not view.mask_NA[s, 1 + plan.site]:
             continue  # refused, or kept waiting by a hard capacity curve, which the plan does not know
-        if plan.site != s or slot >= plan.slot:
+        if slot >= plan.slot if plan.site == s else not _leaves_later(view, job, s, plan):
             answers.answer_N[s].choice = 1 + plan.site
     _note(view, answers, booked_ST, slot_0, plan_J)
     return 0.0

@@ -340,6 +340,7 @@ class TrainedPolicy(CompiledScheduler):
             economics=each_slot and observation.kind == "extended",
             forecast=self.net.forecast,
             lookahead_h=observation.forecast_h + 1,
+            levers=observation.levers,
         )
 
     def remarks(self, brief: Brief) -> tuple[str, ...]:

@@ -18,7 +18,13 @@ from noonward.decision.cluster.observation import GPUS_MAX, LEVELS, observe_each
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.world import NO_SLOT, OWN, World, world_at
+from noonward.engine.cluster.kernels.segments import RECORDS
+from noonward.engine.cluster.kernels.world import NO_SEGMENT, NO_SLOT, OWN, World, world_at
+
+NO_JOURNEY, SLOT_LACKS, NO_ANSWERED_SEGMENT, SEGMENT_LACKS = 0, 1, 2, 3
+"""What a row lacks that keeps a batch from going on; see ``lacks``."""
+LACKS = 4
+"""How many things it may lack."""
 
 
 class Board(NamedTuple):
@@ -72,6 +78,33 @@ def _show(w: World, board: Board, b: int, kind: int) -> None:
 
 
 @kernel(inline=True, allocates=False)
+def lacks(b: int, what: int) -> int:
+    """Returns the code of what row b lacks.
+
+    Before anything is changed: room for journeys (NO_JOURNEY), or for the segments of answers (NO_ANSWERED_SEGMENT).
+    While it runs: slots of the view (SLOT_LACKS) or segments (SEGMENT_LACKS); its choices have been carried out.
+    """
+    return -3 - LACKS * b - what
+
+
+@kernel(inline=True, allocates=False)
+def _missing_before(w: World) -> int:
+    """Returns what a row lacks to carry out any answers: NO_JOURNEY, NO_ANSWERED_SEGMENT, or -1 for nothing."""
+    if not journeys_fit(w):
+        return NO_JOURNEY
+    segments = w.engine_1[0].segments + RECORDS * w.shown.site_S.shape[0]
+    return NO_ANSWERED_SEGMENT if w.engine_1[0].bends and segments > w.segment_K.shape[0] else -1
+
+
+@kernel(inline=True, allocates=False)
+def _missing_on_the_way(kind: int) -> int:
+    """Returns what a row lacks to run to its next question: SLOT_LACKS, SEGMENT_LACKS, or -1 for nothing."""
+    if kind == NO_SLOT:
+        return SLOT_LACKS
+    return SEGMENT_LACKS if kind == NO_SEGMENT else -1
+
+
+@kernel(inline=True, allocates=False)
 def _rest(board: Board, b: int) -> None:
     """Shows a row that had ended before."""
     board.reward_B[b] = 0.0
@@ -109,17 +142,18 @@ def step_rows_each_slot(
 
     Returns:
         -1 when all went well; -2 where some rows lack the forecast of their hour: their observations wait for
-        ``observe_rows_each_slot``. Where nothing is changed: row x agents + agent of the first infeasible choice, or
-        -3 - 2 x row where the row's ``heap_E`` must grow first. -4 - 2 x row where the row's view must get more slots:
-        call again with ``first`` = row.
+        ``observe_rows_each_slot``. Where nothing is changed: row x agents + agent of the first infeasible choice. Else
+        what a row lacks (``lacks``): provide it and call again, with ``first`` = row where its choices have been
+        carried out.
     """
     code = -1
     wrong = _find_infeasible(board, choice_BN, first, until)
     if wrong >= 0:
         return wrong
     for b in range(first, until):
-        if not journeys_fit(world_of(place_B, b)):
-            return -3 - 2 * b
+        missing = _missing_before(world_of(place_B, b))
+        if missing >= 0:
+            return lacks(b, missing)
     for b in range(first, until):
         if board.done_B[b]:
             _rest(board, b)
@@ -131,9 +165,10 @@ def step_rows_each_slot(
                     w.answers.answer_N[n].choice = choice_BN[b, n]
             apply_each_slot(w)
         kind = advance_each_slot(w)
-        if kind == NO_SLOT:
+        missing = _missing_on_the_way(kind)
+        if missing >= 0:
             board.asked_BN[b] = False  # its choices have been carried out
-            return -4 - 2 * b
+            return lacks(b, missing)
         _show(w, board, b, kind)
         if w.engine_1[0].unissued:
             code = -2
@@ -171,9 +206,10 @@ def step_rows_on_arrival(
             write_gang_choice(w.answers, choice_BN[b, 0], gpus_max, levels)
             apply_on_arrival(w)
         kind = advance_on_arrival(w)
-        if kind == NO_SLOT:
+        missing = _missing_on_the_way(kind)
+        if missing >= 0:
             board.asked_BN[b] = False  # its choices have been carried out
-            return -4 - 2 * b
+            return lacks(b, missing)
         _show(w, board, b, kind)
         if kind:
             fill_gang_mask(w.shown, gpus_max, levels, board.mask_BNA[b, 0])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from noonward.data.scenarios.load import load_scenario
-from noonward.evaluate.cluster_objectives import energy_figures
+from noonward.evaluate.energy_objective import energy_figures
 from noonward.evaluate.report.cluster_figures import arrivals_IH, routing_shares, utilisation_map
 from noonward.evaluate.report.energy_figures import energy_latency_figure, latency_figure, power_figure
 from noonward.evaluate.report.figure_style import (

@@ -23,7 +23,7 @@ from noonward.evaluate.answer import (
     spoken,
     verdict_of,
 )
-from noonward.evaluate.cluster_objectives import ClusterObjective
+from noonward.evaluate.cluster_objective import ClusterObjective
 from noonward.evaluate.comparison import Comparison, case_noun, one_window
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Point, bar_chart, difference_map, scatter

@@ -101,7 +101,8 @@ def _carbon_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
         return [tuple(1000 * study.per_gpu_hour(case, what).value for case in cases) for what in ("usd", "kg")]
 
     prices = [case.title.removesuffix(" USD/t") for case in curve.cases]
-    text_of = dict(zip(prices, _apart(prices, *per_1000(curve.cases), today), strict=True))
+    usd, kg = per_1000(curve.cases)
+    text_of = dict(zip(prices, _apart(prices, usd, kg, today), strict=True))
     for name, color, cases in ((study.policy, GOOD, served), ("leaves jobs out", QUIET, left_out)):
         if cases:
             usd, kg = per_1000(cases)

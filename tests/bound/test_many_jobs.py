@@ -13,8 +13,8 @@ from noonward.bound.cluster_utility.many_jobs import STEP_SHARE, many_jobs_bound
 from noonward.bound.cluster_utility.prices import descend_evenly
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
-from noonward.evaluate import cluster_objectives
-from noonward.evaluate.cluster_objectives import UtilityObjective
+from noonward.evaluate import cluster_objective
+from noonward.evaluate.utility_objective import UtilityObjective
 from noonward.model.cluster.withheld import Withheld
 from reference.cluster_utility import random_environment
 
@@ -76,7 +76,7 @@ def test_jobs_stand_for_the_gpu_hours_of_all(medium, count):
 def test_a_comparison_takes_it_beyond_a_size_and_says_so(medium, monkeypatch):
     plain = UtilityObjective().compute_bound(medium, 0.0)
     assert "standing_for_all" not in plain
-    monkeypatch.setattr(cluster_objectives, "MANY_CHOICES", 1000)
+    monkeypatch.setattr(cluster_objective, "MANY_CHOICES", 1000)
     found = UtilityObjective().compute_bound(medium)
     assert found["utility_usd"] > found["best_known_usd"]
     assert "capacity is priced with a sample of the jobs" in UtilityObjective().describe_bound(found)

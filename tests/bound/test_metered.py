@@ -14,7 +14,7 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, scenario_from
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.cluster_objectives import UtilityObjective
+from noonward.evaluate.utility_objective import UtilityObjective
 from noonward.ledger.ledger import settle
 from noonward.ledger.meters import interval_kw, power_kw
 from noonward.model.cluster.environment import Environment

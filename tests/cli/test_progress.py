@@ -55,6 +55,17 @@ def test_runs_that_were_recorded_already_say_nothing_of_the_pace(clock: list[flo
     assert left.told() == "about 8 min left"
 
 
+def test_a_pause_says_little_of_the_pace(clock: list[float]) -> None:
+    """19 runs in 15 s, then two in 15 s while workers start: the pace is that of the last four or more."""
+    left = TimeLeft(60)
+    for n in range(19):
+        clock[0] = (n + 1) * 15 / 19
+        left.step(str(n))
+    for clock[0] in (22.0, 30.0):
+        left.step("slow")
+    assert left.seconds() == pytest.approx(39 * (30 - 17 * 15 / 19) / 4)
+
+
 def test_stretches_of_a_bound_count(clock: list[float]) -> None:
     left = TimeLeft(2)
     clock[0] = 100.0

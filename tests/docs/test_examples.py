@@ -28,6 +28,7 @@ def test_every_example_is_tested_here() -> None:
         "compiled_rule.py",
         "own_scenario.yaml",
         "compare.ipynb",
+        "paper_figure.py",
     }
 
 
@@ -38,6 +39,15 @@ def test_own_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
     earned = {line.split()[0]: float(line.split()[1]) for line in lines}
     assert list(earned) == ["local-fcfs", "cheapest-feasible", "cheapest-site", "bound"]
     assert max(earned.values()) == earned["bound"]
+
+
+@pytest.mark.usefixtures("in_a_folder")
+def test_the_figure_of_the_docs_is_what_the_example_draws(noonward: CommandLine) -> None:
+    assert noonward("compare", "tiny", "--no-bound", "--no-report", "--csv", "results.csv").code == 0
+    drawn = runpy.run_path(str(EXAMPLES / "paper_figure.py"))
+    told = "draw it again, as docs/paper-figure.md says"
+    figure = EXAMPLES.parent / "docs/images/paper-figure.svg"
+    assert drawn["drawn"](drawn["changes"](Path("results.csv"))) == figure.read_text(encoding="utf-8"), told
 
 
 @pytest.mark.usefixtures("in_a_folder")

@@ -23,7 +23,7 @@ from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.cluster.kernels.world import AT_START
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.cluster_objectives import UtilityObjective
+from noonward.evaluate.utility_objective import UtilityObjective
 from noonward.ledger.ledger import Ledger, settle
 from noonward.ledger.record import write_record
 from noonward.ledger.segments import CRASH, DONE, FAILED, OVERDUE, SEGMENT_NAMES

@@ -9,7 +9,7 @@ import pytest
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import ScenarioError
 from noonward.evaluate.asked import comparison_folder
-from noonward.evaluate.cluster_objectives import ClusterObjective
+from noonward.evaluate.cluster_objective import ClusterObjective
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Bound
 from noonward.files import file_name

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from noonward.evaluate.cluster_objectives import energy_figures
 from noonward.evaluate.comparison import summary_rows
+from noonward.evaluate.energy_objective import energy_figures
 from noonward.evaluate.report.page import default_command, write_report
 from noonward.studies.dvfs_training.tables import paper_tables
 

@@ -7,7 +7,7 @@ import pytest
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.asked import fitting_policies, with_reference
-from noonward.evaluate.cluster_objectives import ClusterObjective
+from noonward.evaluate.cluster_objective import ClusterObjective
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Bound
 from noonward.runtime.runs import RecordedRun

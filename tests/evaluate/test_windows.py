@@ -17,7 +17,7 @@ from noonward.data.signals.load import write_generated_signals
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import headline
 from noonward.evaluate.asked import count_of, windows_given
-from noonward.evaluate.cluster_objectives import carbon_scope
+from noonward.evaluate.cluster_objective import carbon_scope
 from noonward.evaluate.report.meeting import write_meeting_report
 
 FIRST = datetime(2022, 10, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ import pytest
 
 from noonward import sources
 from noonward.data.scenarios.load import load_scenario
-from noonward.evaluate.cluster_objectives import UtilityObjective
 from noonward.evaluate.comparison import objective_of
+from noonward.evaluate.utility_objective import UtilityObjective
 from noonward.model.kinds import CLUSTER
 from noonward.runtime import rests_on
 from noonward.schedule.cluster.packaged_policies import trained_policies

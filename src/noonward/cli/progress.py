@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 30.0
 """Seconds between lines of progress where there is no terminal."""
+ENOUGH: Final = 4.0
+"""Steps, or a quarter of those done, that a pace is taken from at the least."""
 PART: Final = re.compile(r"(?P<label>.*): \D*?(?P<done>[\d,]+) of (?P<of>[\d,]+)(?: \w+)?")
 """How far one step is: ``label: 12 of 400 jobs``, ``label: stretch 2 of 7``."""
 
@@ -24,7 +26,8 @@ PART: Final = re.compile(r"(?P<label>.*): \D*?(?P<done>[\d,]+) of (?P<of>[\d,]+)
 class TimeLeft:
     """Estimates how long the rest of all steps takes, at the pace of the latter half of the time so far.
 
-    The first half holds what is done once (compilation) and steps that were recorded already.
+    The first half holds what is done once (compilation) and steps that were recorded already. If less than ``ENOUGH``
+    was done in the latter half, it begins earlier.
 
     Args:
         total: Steps; None: not known yet.
@@ -56,7 +59,9 @@ class TimeLeft:
         """Returns the seconds left, or None while nothing is known of the pace."""
         now, (began, _) = time.monotonic(), self._past[0]
         done = self._past[-1][1]
-        since, before = next(each for each in reversed(self._past) if each[0] <= (began + now) / 2)
+        least = min(ENOUGH, done / 4)
+        halfway = (each for each in reversed(self._past) if each[0] <= (began + now) / 2 and each[1] <= done - least)
+        since, before = next(halfway, self._past[0])
         if self.total is None or done <= before or now <= since:
             return None
         return (self.total - done) * (now - since) / (done - before)

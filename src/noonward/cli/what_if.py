@@ -16,6 +16,8 @@ from noonward.cli.options import (
     Report,
     Seed,
     Today,
+    Weeks,
+    Windows,
     command_line,
     executor_of,
     open_scenario,
@@ -59,6 +61,8 @@ def trade_off(
         ),
     ] = None,
     environments: EnvironmentsOrFit = None,
+    windows: Windows = None,
+    weeks: Weeks = None,
     seed: Seed = 0,
     scenario: Scenario,
     out: Out = Path("runs"),
@@ -68,6 +72,7 @@ def trade_off(
     json: Json = False,
 ) -> None:
     """Draw cost against carbon, and saving against delay."""
+    from noonward.evaluate.asked import windows_given
     from noonward.evaluate.what_if import run
 
     more: dict[str, Any] = {}
@@ -76,6 +81,7 @@ def trade_off(
     if slacks is not None:
         slack_h = duration(HOUR_S, bare=True, endless=True, option="--slack-h")
         more["slacks_h"] = [slack_h(each) for each in slacks.split(",") if each.strip()]
+    scenario = windows_given(scenario, windows, weeks)
     _carry_out(run.trade_off, scenario, policy, environments, seed, today, out, executors, report, csv, json, more)
 
 
@@ -85,6 +91,8 @@ def sensitivity(
     policy: Policy = None,
     today: Today = None,
     environments: EnvironmentsOrFit = None,
+    windows: Windows = None,
+    weeks: Weeks = None,
     seed: Seed = 0,
     scenario: Scenario,
     out: Out = Path("runs"),
@@ -98,8 +106,10 @@ def sensitivity(
     Slack, moves between sites, the carbon price and what is at the sites' meters are changed one at a time. Further
     rows say what could be saved if running jobs could be suspended, resized or capped.
     """
+    from noonward.evaluate.asked import windows_given
     from noonward.evaluate.what_if import run
 
+    scenario = windows_given(scenario, windows, weeks)
     _carry_out(run.sensitivity, scenario, policy, environments, seed, today, out, executors, report, csv, json, {})
 
 

@@ -211,7 +211,7 @@ def windows_given(scenario: Any, windows: int | None, weeks: int | None) -> Any:
     if days is None or not isinstance(scenario.signals, SignalFiles):
         raise ScenarioError(
             f"windows are drawn over dated jobs with signal files; scenario {scenario.name!r} has other jobs or "
-            "signals, whose environments are drawn for each: ask for them by --environments"
+            "signals, whose environments are drawn: give both (--jobs, --signals), or ask for environments (-n)"
         )
     fitting = ((days[1] - days[0]).days + 1 - past_days(*days)) // count
     window_h = min(scenario.window_h, 24 * max(1, fitting)) if weeks is None else WEEK_H

@@ -332,19 +332,19 @@ class Comparison:
         distinct = len(set(drawn))
         if distinct < len(drawn):
             notes.append(
-                f"only {distinct} of the {len(drawn)} environments are distinct (the files contain no more): "
-                "intervals are too narrow"
+                f"only {distinct} of the {len(drawn)} {case_noun(self.scenario)}s are distinct (the files contain no "
+                "more): intervals are too narrow"
             )
         if not self.bounded:
             notes.append("no bound was computed, so the share of possible improvement is not known")
         cut = sum("cut" in bound for bound in self.bounds)
         if cut:
             notes.append(
-                f"the bound of {cut} of {len(self.bounds)} environments stopped at its time limit "
+                f"the bound of {cut} of {len(self.bounds)} {case_noun(self.scenario)}s stopped at its time limit "
                 "(--bound-seconds): it is valid, but a longer search may lower it"
             )
         notes += self.objective.notes(self)
-        return grouped(notes)
+        return grouped(notes, case_noun(self.scenario))
 
     def metrics(self) -> list[Metric]:
         """Returns the comparison's metrics for ``--json``."""

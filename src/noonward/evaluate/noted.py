@@ -12,8 +12,12 @@ MANY: Final = 3
 """Notes of one wording from which on they become one."""
 
 
-def grouped(notes: Iterable[str]) -> tuple[str, ...]:
+def grouped(notes: Iterable[str], case: str = "environment") -> tuple[str, ...]:
     """Returns notes, each once; three or more that differ in their numbers alone as one that says the ranges.
+
+    Args:
+        notes: Notes.
+        case: What an environment is called.
 
     Example:
         >>> grouped([f"{n} of 64 GPUs were busy" for n in (3, 14, 9)] + ["a note", "a note"])
@@ -29,7 +33,7 @@ def grouped(notes: Iterable[str]) -> tuple[str, ...]:
             told += ["".join(parts) for parts in each]
             continue
         columns = zip(*each, strict=True)
-        told.append(f"in {len(each)} environments: {''.join(_range(column) for column in columns)}")
+        told.append(f"in {len(each)} {case}s: {''.join(_range(column) for column in columns)}")
     return tuple(told)
 
 

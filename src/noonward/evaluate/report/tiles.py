@@ -10,7 +10,7 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.evaluate.answer import bills, carbon_unit, digits_of, lasting, money, savings, spoken, verdict_of
-from noonward.evaluate.cluster_objectives import ClusterObjective
+from noonward.evaluate.cluster_objective import ClusterObjective
 from noonward.evaluate.comparison import Comparison, case_noun
 from noonward.evaluate.job_figures import job_figures
 from noonward.evaluate.report import page

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from noonward.evaluate.answer import lasting, spoken
+from noonward.evaluate.comparison import case_noun
+from noonward.evaluate.evidence import how_to_run_more
 from noonward.evaluate.statistics import Estimate
 from noonward.evaluate.table import percent
 from noonward.evaluate.what_if.study import Case, Curve, Study
@@ -29,7 +31,8 @@ def words(study: Study) -> list[str]:
     for curve in study.curves:
         sentences += _left_out_words(study, curve)
     if study.environments == 1:
-        sentences.append("One environment gives no interval: run more windows (--environments) before you decide.")
+        case, how = case_noun(study.scenario), how_to_run_more(study.scenario)
+        sentences.append(f"One {case} gives no interval: run more {case}s ({how}) before you decide.")
     return sentences
 
 

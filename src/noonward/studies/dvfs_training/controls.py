@@ -12,9 +12,9 @@ import numpy as np
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
 from noonward.evaluate.answer import longest_queue
-from noonward.evaluate.cluster_objectives import environment_bounds, frontier
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.energy_objective import environment_bounds, frontier
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.page import write_report
 from noonward.evaluate.statistics import Estimate, mean, ratio

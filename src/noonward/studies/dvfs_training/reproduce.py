@@ -9,8 +9,8 @@ from typing import Final
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.bound_runs import BoundRun
-from noonward.evaluate.cluster_objectives import frontier
 from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.energy_objective import frontier
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.cluster_figures import utilisation_bars
 from noonward.evaluate.report.page import write_report

@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.data.splits import split_seed
-from noonward.evaluate.cluster_objectives import environment_bounds
 from noonward.evaluate.compare import compare
 from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.energy_objective import environment_bounds
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import SITE_COLORS, SYMBOLS, lay_out, whiskers
 from noonward.evaluate.report.page import write_tables

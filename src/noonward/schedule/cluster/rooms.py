@@ -51,7 +51,7 @@ def _best_room_at(
     d: int,
     least: float,
 ) -> tuple[float, int]:
-    """Returns (value USD, slot) of a job's best start at a site with room in the bookings; arguments as in ``bookings``.
+    """Returns (value USD, slot) of a job's best start at a site with room in the bookings, as in ``bookings``.
 
     Among the starts with room, the value is linear between hours' turns of start or end, so it is reckoned next to
     those and where room begins and ends. Where no value exceeds ``least``, that is the value.

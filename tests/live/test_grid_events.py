@@ -22,7 +22,7 @@ from noonward.live.config import LiveConfig
 from noonward.live.demand.events import EventCall
 from noonward.live.demand.feeds import MeterReadings
 from noonward.live.demand.settings import MeterFeed, check_demand
-from noonward.live.demand.shown import event_list, meter_list, power_lines
+from noonward.live.demand.shown import event_list, meter_list, power_lines, remark
 from noonward.live.grid.sources import SourceError
 from noonward.live.journal import replay_journal
 from noonward.live.refusals import NoSuchJobError, TooLateError
@@ -158,6 +158,16 @@ def test_wrong_events_are_refused(live):
 def test_a_baseline_needs_readings_or_a_word(live):
     with pytest.raises(DataError, match=r"nothing is known of what north drew.*--baseline-kw"):
         call(live)
+
+
+def test_a_cluster_that_cannot_cap_jobs_is_asked_to_suspend_them_alone(service, monkeypatch):
+    monkeypatch.setattr(Bending, "levers", frozenset({"suspend"}))
+    freedoms = "fleet.freedoms={fine-tuning: {interruptible: true, caps: emerald-a100-fine-tuning}}"
+    made = {"executors": {"north": Bending()}, "live": {"events": {}}}
+    with pytest.raises(ScenarioError, match="wants to cap running jobs, which site north"):
+        service(POLICY, freedoms, METER, "slot_s=300", **made)
+    live = service("event-response(base=local-fcfs,levers=hold-suspend)", freedoms, METER, "slot_s=300", **made)
+    assert remark(live.controller).startswith("no class of jobs may be capped")
 
 
 def test_a_service_without_events_takes_none(service):
@@ -319,7 +329,8 @@ def test_a_target_is_held_against_what_a_file_measures(service, tmp_path):
     live = service(
         POLICY, *DAY, "start=2022-12-25", live={"meters": {"north": {"path": path, "unit": "W"}}, "events": {}}
     )
-    live.controller.meters.of["north"].modelled = False  # as if something ran there
+    assert live.controller.meters.of["north"].by == "estimated"  # nothing runs there
+    live.controller.meters.of["north"].modelled = False  # as if something did
     to(live, 600)
     (shown,) = meter_list(live.controller)
     assert (shown.counted, shown.measured_kw, shown.source) == ("measured", pytest.approx(0.7), str(path))

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from data.vtn_server import VtnServer
 from live.callers import local_client
+from live.test_pages import word_of
 from live.test_running_jobs import Bending
 from live.test_running_jobs import to as killed_to
 from live.test_simulation_equals_live import assert_as_simulated, lives
@@ -229,6 +230,24 @@ def test_the_command_line_calls_lists_and_cancels(live, noonward, monkeypatch):
         assert "is cancelled" in noonward("live", "event", "north", "--cancel").out
         assert "no grid event of north is open" in noonward("live", "event", "north", "--cancel").err
         assert "--cut or --target-kw" in noonward("live", "event", "north").err
+
+
+def test_the_forms_of_the_page_call_and_cancel_events(live):
+    busy(live)
+    with local_client(live, follow_redirects=False) as browser:
+        page = browser.get("/grid")
+        assert page.headers["content-security-policy"].startswith("default-src 'none'")
+        assert "style=" not in page.text
+        word = {"word": word_of(page)}
+        asked = {**word, "site": "north", "cut_percent": "25", "target_kw": "", "hours": "2", "notice_min": "10"}
+        assert browser.post("/grid-events", data={**asked, "hours": "two"}).status_code == 422
+        assert browser.post("/grid-events", data=asked).headers["location"] == "/grid"
+        (event,) = event_list(live.controller)
+        assert (event.state, event.target_kw) == ("announced", pytest.approx(0.75 * 0.704))
+        assert 'id="cancel-1"' in browser.get("/grid").text
+        assert browser.post("/grid-events/1/cancel", data=word).status_code == 303
+        assert event_list(live.controller)[0].state == "cancelled"
+        assert browser.post("/grid-events/1/cancel", data=word).status_code == 409
 
 
 @pytest.mark.parametrize("when", ["crash_at", "crash_after"])

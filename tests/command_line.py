@@ -1,6 +1,7 @@
 """Runs the command line within the test's process, as a user's shell would: arguments in, exit code and text out."""
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 
@@ -9,14 +10,18 @@ import pytest
 from noonward.cli.main import main
 from noonward.schedule import policies
 
+BEGINS = re.compile(r".*: (starting|(counting|[\d,]+) [a-z ]+(; results go to .*)?)\n")
+"""Lines in which a long command says that it begins (``noonward.cli.progress``)."""
+
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command left: exit code, standard output, standard error."""
+    """What a command left: exit code, standard output, standard error, and what a long one said there as it began."""
 
     code: int
     out: str
     err: str
+    began: str = ""
 
 
 class CommandLine:
@@ -39,4 +44,7 @@ class CommandLine:
             if os.environ[policies.NETS] != nets:  # what a command makes known is gone with its process
                 policies._packaged.cache_clear()
         out, err = self._capsys.readouterr()
-        return Answer(code=int(left.value.code or 0), out=out, err=err)
+        lines = err.splitlines(keepends=True)
+        began = "".join(line for line in lines if BEGINS.fullmatch(line))
+        err = "".join(line for line in lines if not BEGINS.fullmatch(line))
+        return Answer(code=int(left.value.code or 0), out=out, err=err, began=began)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line import CommandLine
 from noonward.cli import progress
 from noonward.cli.progress import TimeLeft, progress_bar
 from noonward.notices import tell
@@ -20,6 +21,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_first_line_says_at_once_what_runs_and_where_results_go(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar(24, "mine", results=Path("runs/mine")):
         assert capsys.readouterr().err == "mine: 24 runs; results go to runs/mine\n"
+
+
+def test_a_long_command_says_that_it_begins_before_it_reads_its_scenario(noonward: CommandLine) -> None:
+    answer = noonward("compare", "no-such.yaml", "--policies", "local-fcfs")
+    assert answer.began == "noonward compare no-such.yaml --policies local-fcfs: starting\n"
+    assert answer.err.startswith("error: ")
 
 
 def test_steps_that_are_not_counted_yet_are_told_when_they_are(capsys: pytest.CaptureFixture[str]) -> None:

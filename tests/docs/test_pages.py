@@ -50,6 +50,12 @@ noonward live release 1
 noonward live pin 1 warsaw
 noonward live veto 1 warsaw
 noonward live cancel 1
+noonward serve --demo --policy "event-response(base=booked-persistence)"
+noonward live event toronto --cut 40% --hours 4 --notice 30min
+noonward live event texas --cut 25% --hours 3 --notice 10min
+noonward live event texas --target-kw 150 --start 2026-07-12T20:00Z
+noonward live events
+noonward live event texas --cancel
 """
 """Commands that need a running service or its store; tests/live/test_process.py drives them."""
 NOT_RUN = dict.fromkeys(SERVED.split("\n")[1:-1], "needs a running service") | {

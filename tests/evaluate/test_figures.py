@@ -20,6 +20,7 @@ from noonward.evaluate.report.utility_figures import (
     gain_figure,
     money_figure,
     money_parts,
+    outcome_figure,
 )
 
 CATEGORIES = {"policy", "site", "ingress"}
@@ -116,6 +117,21 @@ def test_gains_have_the_comparisons_values_and_intervals(money):
         assert trace.error_x.arrayminus[0] == pytest.approx(100 * (estimate.value - estimate.low))
     assert sum(trace.error_x.array[0] > 0 for trace in found.values()) >= 3
     assert {"upper bound", "best known schedule"} < set(found)
+
+
+def test_a_fleet_that_minimizes_cost_shows_what_of_it_is_saved(money):
+    scenario = money.scenario.model_copy(update={"goal": "least-cost"})
+    found = dataclasses.replace(money, scenario=scenario)
+    base = found.values(found.reference, "total_usd")
+    traces = {trace.name: trace for trace in marks(gain_figure(found).plot) if trace.xaxis == "x"}
+    for policy in found.records:
+        saved = (base - found.values(policy, "total_usd")).sum() / base.sum()
+        assert traces[policy].x[0] == pytest.approx(100 * saved)
+    shares = {trace.name: trace.x[0] for trace in marks(gain_figure(found).plot) if trace.xaxis == "x2"}
+    assert shares["lower bound"] == pytest.approx(100.0)
+    bars = [trace for trace in money_figure(found).plot.data if trace.type == "bar"]
+    assert "revenue (U1)" not in {trace.name for trace in bars}
+    assert outcome_figure(found).title.startswith("Total cost, ")
 
 
 def test_one_environment_shows_no_spread(money):

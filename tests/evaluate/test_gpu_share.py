@@ -42,5 +42,5 @@ def test_energy_of_jobs_from_before_is_a_column_where_there_are_such_jobs(money)
     }
     some = dataclasses.replace(found, records=standing)
     cells = {column.title: cell for column, cell in some.objective.columns(some)}
-    assert cells[title](some, "random").startswith("1.5")
+    assert cells[title](some, "random").startswith("1,500.0")
     assert summary_rows(some)

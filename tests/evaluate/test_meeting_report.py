@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from noonward.evaluate.answer import headline
-from noonward.evaluate.report.charts import Bar, Point, bar_chart, difference_map, scatter, ticks
+from noonward.evaluate.report.charts import LETTER, WIDTH, Bar, Point, bar_chart, difference_map, scatter, ticks
 from noonward.evaluate.report.figure_style import SITE_COLORS
 from noonward.evaluate.report.meeting import improvement, write_meeting_report
 
@@ -112,6 +112,14 @@ def test_bars_start_at_zero_and_are_in_proportion():
     assert one[1] == pytest.approx(2 * other[1], abs=0.2)
     assert other[0] + other[1] == pytest.approx(one[0], abs=0.2)
     assert "b &amp; c" in svg
+
+
+def test_a_long_name_does_not_run_into_the_value():
+    long = Bar(name="own_scheduler:" + 50 * "x", value=1.0, low=None, high=None, text="+1", color="#000")
+    (text,) = re.findall(r'class="name">([^<]*)<', bar_chart([long], "USD"))
+    assert text.startswith("own_scheduler:xxx")
+    assert text.endswith("…")
+    assert (len(text) + len("+1")) * LETTER < WIDTH
 
 
 def test_points_lie_in_their_order_and_those_without_values_are_left_out():

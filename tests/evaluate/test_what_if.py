@@ -12,6 +12,7 @@ from noonward import build_environment, compare, load_scenario, make_scheduler, 
 from noonward.data.scenarios.load import scenario_from
 from noonward.errors import ScenarioError
 from noonward.evaluate.answer import savings
+from noonward.evaluate.report.what_if_page import what_if_charts
 from noonward.evaluate.statistics import Estimate
 from noonward.evaluate.what_if.changes import AS_IT_IS, Change
 from noonward.evaluate.what_if.run import _without_slack, sensitivity, trade_off
@@ -140,6 +141,14 @@ def test_prices_at_which_jobs_are_left_out_are_named_and_kept_out_of_the_words()
     found = words(study(case("0"), clean, gone))
     assert "at 100 USD/t it saves" in found[0]
     assert found[-1] == "At 800 USD/t, mine serves 15% fewer GPU-hours, so this point is left out above."
+
+
+def test_points_of_both_lines_that_lie_on_each_other_are_named_together():
+    fewer = {"gpu_hours": (90.0, 90.0), "usd": (9.0, 18.0), "kg": (4.5, 4.5)}
+    ((_, _, svg),) = what_if_charts(study(case("0", **fewer), case("100"), case("200", **fewer)))
+    assert "leaves jobs out" in svg
+    assert ">0 to 200<" in svg
+    assert 'text-anchor="start">100<' not in svg
 
 
 def test_points_that_leave_jobs_out_come_last_and_without_a_cause():

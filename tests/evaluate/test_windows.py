@@ -74,7 +74,7 @@ def test_more_windows_than_there_are_is_refused_with_their_number(fleet: Any) ->
     for windows, weeks, says in ((2, 2, "one of the two"), (0, None, "at least 1")):
         with pytest.raises(ScenarioError, match=says):
             windows_given(fleet, windows, weeks)
-    with pytest.raises(ScenarioError, match="ask for them by --environments"):
+    with pytest.raises(ScenarioError, match=r"ask for environments \(-n\)"):
         windows_given(load_scenario("tiny"), 3, None)
 
 

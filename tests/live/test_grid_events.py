@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from data.vtn_server import VtnServer
 from live.callers import local_client
+from live.test_pages import word_of
 from live.test_running_jobs import Bending
 from live.test_running_jobs import to as killed_to
 from live.test_simulation_equals_live import assert_as_simulated, lives
@@ -22,7 +23,7 @@ from noonward.live.config import LiveConfig
 from noonward.live.demand.events import EventCall
 from noonward.live.demand.feeds import MeterReadings
 from noonward.live.demand.settings import MeterFeed, check_demand
-from noonward.live.demand.shown import event_list, meter_list, power_lines
+from noonward.live.demand.shown import event_list, meter_list, power_lines, remark
 from noonward.live.grid.sources import SourceError
 from noonward.live.journal import replay_journal
 from noonward.live.refusals import NoSuchJobError, TooLateError
@@ -160,6 +161,16 @@ def test_a_baseline_needs_readings_or_a_word(live):
         call(live)
 
 
+def test_a_cluster_that_cannot_cap_jobs_is_asked_to_suspend_them_alone(service, monkeypatch):
+    monkeypatch.setattr(Bending, "levers", frozenset({"suspend"}))
+    freedoms = "fleet.freedoms={fine-tuning: {interruptible: true, caps: emerald-a100-fine-tuning}}"
+    made = {"executors": {"north": Bending()}, "live": {"events": {}}}
+    with pytest.raises(ScenarioError, match="wants to cap running jobs, which site north"):
+        service(POLICY, freedoms, METER, "slot_s=300", **made)
+    live = service("event-response(base=local-fcfs,levers=hold-suspend)", freedoms, METER, "slot_s=300", **made)
+    assert remark(live.controller).startswith("no class of jobs may be capped")
+
+
 def test_a_service_without_events_takes_none(service):
     with pytest.raises(DataError, match="takes no grid events"):
         call(service(POLICY, *DAY))
@@ -219,6 +230,24 @@ def test_the_command_line_calls_lists_and_cancels(live, noonward, monkeypatch):
         assert "is cancelled" in noonward("live", "event", "north", "--cancel").out
         assert "no grid event of north is open" in noonward("live", "event", "north", "--cancel").err
         assert "--cut or --target-kw" in noonward("live", "event", "north").err
+
+
+def test_the_forms_of_the_page_call_and_cancel_events(live):
+    busy(live)
+    with local_client(live, follow_redirects=False) as browser:
+        page = browser.get("/grid")
+        assert page.headers["content-security-policy"].startswith("default-src 'none'")
+        assert "style=" not in page.text
+        word = {"word": word_of(page)}
+        asked = {**word, "site": "north", "cut_percent": "25", "target_kw": "", "hours": "2", "notice_min": "10"}
+        assert browser.post("/grid-events", data={**asked, "hours": "two"}).status_code == 422
+        assert browser.post("/grid-events", data=asked).headers["location"] == "/grid"
+        (event,) = event_list(live.controller)
+        assert (event.state, event.target_kw) == ("announced", pytest.approx(0.75 * 0.704))
+        assert 'id="cancel-1"' in browser.get("/grid").text
+        assert browser.post("/grid-events/1/cancel", data=word).status_code == 303
+        assert event_list(live.controller)[0].state == "cancelled"
+        assert browser.post("/grid-events/1/cancel", data=word).status_code == 409
 
 
 @pytest.mark.parametrize("when", ["crash_at", "crash_after"])
@@ -319,7 +348,8 @@ def test_a_target_is_held_against_what_a_file_measures(service, tmp_path):
     live = service(
         POLICY, *DAY, "start=2022-12-25", live={"meters": {"north": {"path": path, "unit": "W"}}, "events": {}}
     )
-    live.controller.meters.of["north"].modelled = False  # as if something ran there
+    assert live.controller.meters.of["north"].by == "estimated"  # nothing runs there
+    live.controller.meters.of["north"].modelled = False  # as if something did
     to(live, 600)
     (shown,) = meter_list(live.controller)
     assert (shown.counted, shown.measured_kw, shown.source) == ("measured", pytest.approx(0.7), str(path))

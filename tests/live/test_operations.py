@@ -78,13 +78,16 @@ def test_requests_are_counted_by_route_and_status(http):
     assert buckets['{route="/v1/jobs/{job}",le="+Inf"}'] == 2
 
 
-def test_the_page_names_every_figure_and_alerts_use_such_alone(live, http):
+def test_the_page_names_every_figure_and_alerts_use_such_alone(service):
+    live = service("local-fcfs", "fleet.sites.0.meter={interval_min: 5}", live={"events": {}})
     live.controller.run()
     live.controller.stop()
-    http.post("/v1/jobs", json=JOB)
-    live.set_time(60.0)
-    live.steps()
-    known = set(re.findall(r"^# TYPE (\S+)", http.get("/metrics").text, re.MULTILINE))
+    with local_client(live) as http:
+        http.post("/v1/jobs", json=JOB)
+        http.post("/v1/grid-events", json={"site": "north", "cut": 0.25, "baseline_kw": 1.0})
+        live.set_time(60.0)
+        live.steps()
+        known = set(re.findall(r"^# TYPE (\S+)", http.get("/metrics").text, re.MULTILINE))
     page = (ROOT / "docs" / "live-operations.md").read_text()
     table = page.split("## Figures and alerts")[1].split("| alert |")[0]
     assert set(re.findall(r"`(noonward_\w+)", table)) == known

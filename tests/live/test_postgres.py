@@ -4,6 +4,7 @@ import importlib.util
 import threading
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from live.callers import local_client
@@ -13,11 +14,15 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.errors import FileError
 from noonward.live.clock import ManualClock
 from noonward.live.config import LiveConfig
+from noonward.live.demand.events import EventBook, EventCall
+from noonward.live.demand.meters import Meters
+from noonward.live.demand.settings import EventSettings
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.store import postgres
 from noonward.live.store import store as store_module
 from noonward.live.store.database import LeadershipLostError, StoreError
 from noonward.live.store.postgres import PostgresDatabase
+from noonward.live.store.retention import retire
 from noonward.live.store.store import Store
 from noonward.live.store.submit import KeyConflictError, submission
 from noonward.live.tokens import holder_of, make_token, revoke_token
@@ -300,3 +305,17 @@ def test_a_day_is_decided_as_with_a_file_and_every_page_answers(service, url, po
             assert client.post("/v1/jobs", json={"name": "a\x00b", "work": 1, "origin": "north"}).status_code == 422
     half = len(answers) // 2
     assert answers[:half] == answers[half:]
+
+
+def test_grid_events_and_power_are_stored(opened, url):
+    store, fleet = opened(url), load_scenario("tiny", ["fleet.sites.0.meter={interval_min: 5}"]).fleet
+    book, meters = EventBook(store, fleet, EventSettings()), Meters(store, fleet, {}, [True, True], str)
+    for seconds in (0.0, 300.0):
+        store.clock.seconds = seconds
+        meters.step(np.array([1.0, 2.0]))
+    asked = EventCall(site="north", cut=0.25, notice_min=10.0)
+    assert book.call(asked, "me") == 1
+    book.cancel(1, "me")
+    assert book.call(asked, "me") == 2
+    assert [(row["id"], row["baseline_kw"], row["target_kw"]) for row in book.open()] == [(2, 1.0, 0.75)]
+    retire(store, 1e6)

@@ -21,12 +21,12 @@ from noonward.model.cluster.expected import WeightedJobs
 from noonward.model.cluster.jobs import Jobs
 from noonward.runtime.by_kind import build_environments
 from noonward.schedule.cluster.bid_price import STRETCH_H, BidPrice
-from noonward.schedule.cluster.bookings import _best_room
 from noonward.schedule.cluster.capacity_prices import OPTION, PRICED_H, best_start, describe, sum_up, sum_up_energy
 from noonward.schedule.cluster.choices import prices as choices_prices
 from noonward.schedule.cluster.choices.layout import PRICE
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER
+from noonward.schedule.cluster.rooms import best_room
 from noonward.schedule.policies import make_scheduler
 from noonward.schedule.policy_files import load_policy
 from noonward.seeding import stream
@@ -240,7 +240,7 @@ def test_the_best_start_with_room_is_the_best_of_all_minutes_with_room(seed):
         for s, slot in engine.view.asked():
             job = int(engine.view.serial_N[s])
             prices, option_S = offered(scheduler, engine.view, slot, s, price_SH)
-            value, site, start = _best_room(
+            value, site, start = best_room(
                 engine.view, scheduler._kinds, prices, option_S, books_ST, slot_0, np.inf, 0.0, slot, s
             )
             best = best_by_trying(world, jobs[job], s, engine.view.now_s, price_SH, all_ST)

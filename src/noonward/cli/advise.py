@@ -189,8 +189,8 @@ def _asked(options: Options) -> Queue:
     except subprocess.TimeoutExpired:
         raise FileError("squeue did not answer within 60 s; try again, or give its output: --queue FILE") from None
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise FileError(f"squeue failed: {lines[-1] if lines else 'no message'}")
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise FileError(f"squeue failed: {lines[-1]}; run it where it reaches Slurm, and give its output: --queue FILE")
     return parse_queue(done.stdout, "squeue", options.now.timestamp())
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noonward.runtime.executor import Executor
 
 
-@option_groups(scenario=without(open_scenario, "history"), executors=executor_of)
+@option_groups(executors=executor_of, scenario=without(open_scenario, "history"))
 def bound(
     *,
     environments: EnvironmentsOrFit = None,

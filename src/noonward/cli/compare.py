@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from noonward.runtime.executor import Executor
 
 
-@option_groups(scenario=open_scenario, executors=executor_of)
+@option_groups(executors=executor_of, scenario=open_scenario)
 def compare(
     *,
     policies: Policies = None,

@@ -138,7 +138,7 @@ def event(
     print(f"report:  {report}")
 
 
-@option_groups(scenario=open_scenario, executors=executor_of)
+@option_groups(executors=executor_of, scenario=open_scenario)
 def flexibility(
     *,
     cuts: Annotated[

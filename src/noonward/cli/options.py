@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -276,9 +276,20 @@ def split_names(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in re.split(r",(?![^()]*\))", names) if name.strip()]
 
 
+def executor_of(workers: Workers = None, ray: RayAddress = None) -> AbstractContextManager[Executor]:
+    """Returns what opens what runs are carried out by: processes of this machine, or Ray.
+
+    A command with this group is a long one. Where there is no terminal it says at once that it has begun: what it needs
+    to know of its scenario takes seconds to read. So this group comes before that of the scenario.
+    """
+    if not sys.stderr.isatty():
+        print(f"{command_line()}: starting", file=sys.stderr, flush=True)
+    return _executor(workers, ray)
+
+
 @contextmanager
-def executor_of(workers: Workers = None, ray: RayAddress = None) -> Iterator[Executor]:
-    """Opens what runs are carried out by: processes of this machine, or Ray.
+def _executor(workers: int | None, ray: str | None) -> Iterator[Executor]:
+    """Opens what runs are carried out by.
 
     Raises:
         ScenarioError: Both are given.

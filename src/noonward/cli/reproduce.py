@@ -395,7 +395,7 @@ def load_shaping(
         print_text_table(promise_table(kept))
         print(f"report:  {report}")
         return
-    with executors as executor, progress_bar(draws, "load-shaping", results=out) as step:
+    with executors as executor, progress_bar(draws, "load-shaping", unit="draws", results=out) as step:
         study = reproduce_load_shaping(
             profiles, sources=tuple(source or ()), draws=draws, seed=seed, progress=step, executor=executor
         )

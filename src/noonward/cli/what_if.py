@@ -44,7 +44,7 @@ Csv = Annotated[
 ]
 
 
-@option_groups(scenario=open_scenario, executors=executor_of)
+@option_groups(executors=executor_of, scenario=open_scenario)
 def trade_off(
     *,
     policy: Policy = None,
@@ -85,7 +85,7 @@ def trade_off(
     _carry_out(run.trade_off, scenario, policy, environments, seed, today, out, executors, report, csv, json, more)
 
 
-@option_groups(scenario=open_scenario, executors=executor_of)
+@option_groups(executors=executor_of, scenario=open_scenario)
 def sensitivity(
     *,
     policy: Policy = None,

@@ -317,6 +317,12 @@ def load_config(path: Path) -> tuple[LiveConfig, Scenario]:
         raise ScenarioError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise ScenarioError(f"{path} holds no mapping; docs/live.md shows a configuration")
+    if "scenario" not in content and "fleet" in content:
+        raise ScenarioError(
+            f"{path} is a scenario, not a configuration of the live service; write one that names it, e.g. live.yaml "
+            f"with 'scenario: {path.name}', 'policy:' and an executor per site, and serve that (docs/live.md, A "
+            "configuration)"
+        )
     return checked_config(content, str(path), path.parent)
 
 

@@ -14,6 +14,7 @@ from noonward.data.scenarios.load import scenario_from
 from noonward.errors import NoonwardError
 from noonward.live.config import LiveConfig, checked_config
 from noonward.live.controller import Controller
+from noonward.live.demand.settings import EventSettings
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.store.submit import submission
 from noonward.model.cluster.jobs import Jobs
@@ -40,10 +41,14 @@ _SCENARIO: Final = {
             }
         },
         "sites": [
-            {"name": "toronto", "zone": "CA-ON", "gpu_type": "T4-class", "gpus": 24, "pue": 1.1},
-            {"name": "warsaw", "zone": "PL", "gpu_type": "T4-class", "gpus": 32, "pue": 1.4},
-            {"name": "singapore", "zone": "SG", "gpu_type": "T4-class", "gpus": 24, "pue": 1.2},
+            {"name": name, "zone": zone, "gpu_type": "T4-class", "gpus": gpus, "pue": pue, "meter": {"interval_min": 5}}
+            for name, zone, gpus, pue in (
+                ("toronto", "CA-ON", 24, 1.1),
+                ("warsaw", "PL", 32, 1.4),
+                ("singapore", "SG", 24, 1.2),
+            )
         ],
+        "freedoms": {"fine-tuning": {"interruptible": True}},
     },
     "network": {"throughput_gb_per_min": 1, "usd_per_gb": 0.01, "kwh_per_gb": 0.005},
     "signals": {"source": "generated", "year": 2022},
@@ -83,7 +88,8 @@ def demo_config(folder: Path, port: int, policy: str | None = None) -> tuple[Liv
     config, _ = checked_config(content, "the demo", Path())
     scenario: Scenario = scenario_from(_SCENARIO, "the demo")
     sites = dict.fromkeys(scenario.fleet.site_names, config.sites["north"])
-    return config.model_copy(update={"scenario": "demo", "sites": sites, "port": port, "folder": folder}), scenario
+    changes = {"scenario": "demo", "sites": sites, "port": port, "folder": folder, "events": EventSettings()}
+    return config.model_copy(update=changes), scenario
 
 
 class Submitter:

@@ -20,6 +20,8 @@ Box = tuple[float, float, float, float]
 """Left, right, top and bottom, in a chart's units."""
 WIDTH: Final = 460
 """Width of a chart in its own units; a page shows it at that many pixels or fewer."""
+LETTER: Final = 9.2
+"""Width of a letter of a name on a narrow screen, in a chart's units."""
 STYLE: Final = """
 svg { width: 100%; height: auto; display: block; font-size: 13px; fill: #444; }
 svg .name { fill: #222; font-weight: 600; }
@@ -90,7 +92,7 @@ def bar_chart(bars: Sequence[Bar], unit: str) -> str:
     out = []
     for n, bar in enumerate(known):
         y = 14 + n * step
-        out.append(f'<text x="{left}" y="{y}" class="name">{escape(bar.name)}</text>')
+        out.append(f'<text x="{left}" y="{y}" class="name">{escape(_cut(bar))}</text>')
         out.append(f'<text x="{right}" y="{y}" text-anchor="end">{escape(bar.text)}</text>')
         from_x, to_x = sorted((x(0.0), x(bar.value)))
         out.append(
@@ -106,6 +108,12 @@ def bar_chart(bars: Sequence[Bar], unit: str) -> str:
     zero = "0%" if unit == "%" else f"0 {unit}"
     out.append(f'<text x="{x(0.0):.1f}" y="{height + 4}" text-anchor="{side}">{escape(zero)}</text>')
     return svg_text(WIDTH, height + 12, out)
+
+
+def _cut(bar: Bar) -> str:
+    """Returns a bar's name, cut where it would run into its value."""
+    room = int((WIDTH - 40) / LETTER) - len(bar.text)
+    return bar.name if len(bar.name) <= room else f"{bar.name[: room - 1]}…"
 
 
 def ticks(low: float, high: float, most: int = 4) -> list[float]:

@@ -134,7 +134,7 @@ def saving_chart(comparison: Comparison) -> str:
         gain = improvement(comparison, policy)
         known = can_run(comparison.policies[policy])
         missed = comparison.objective.unmet(comparison, policy)
-        beside = " (knows the future)" if not known else f" ({', '.join(missed)})" if missed else ""
+        beside = " (knows the future)" if not known else " (not proposed)" if missed else ""
         digits = digits_of(gain.value)
         bars.append(
             Bar(
@@ -160,6 +160,8 @@ def _saving_caption(comparison: Comparison) -> str:
     case = case_noun(comparison.scenario)
     count = f"the one {case}" if len(comparison.bounds) == 1 else f"all {len(comparison.bounds)} {case}s"
     lines = " Lines are 95% intervals." if len(comparison.bounds) > 1 else ""
+    gray = any(not can_run(each) or objective.unmet(comparison, name) for name, each in comparison.policies.items())
+    lines += " Gray: knows the future, or misses a constraint." if gray else ""
     return f"{what} against {spoken(comparison.reference)}, mean of {count}; to the right is better.{lines}"
 
 

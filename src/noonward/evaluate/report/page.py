@@ -11,8 +11,8 @@ from typing import Final
 
 import yaml
 
-from noonward.evaluate.answer import headline
-from noonward.evaluate.comparison import Comparison, summary_rows
+from noonward.evaluate.answer import headline, verdict_of
+from noonward.evaluate.comparison import Comparison, case_noun, cases_told, summary_rows
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.table import UNDEFINED, Column, Figure, Summary, TextTable
 from noonward.files import write_text
@@ -29,6 +29,7 @@ h2 { font-size: 20px; margin: 36px 0 6px; }
 p, ul { max-width: 100ch; margin: 6px 0; }
 .answer { font-size: 21px; line-height: 1.35; margin: 14px 0 6px; padding: 12px 16px; background: #eef5ee;
   border-left: 5px solid #2e7d32; max-width: none; }
+.answer.open { background: #f3f4f6; border-left-color: #8a929e; }
 .lead { font-size: 17px; color: #444; margin-bottom: 14px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 18px; margin: 12px 0; font-size: 14px; }
 dt { color: #5b6470; } dd { margin: 0; }
@@ -227,7 +228,7 @@ def _count(count: int, noun: str) -> str:
 
 def _head(comparison: Comparison) -> str:
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in _facts(comparison))
-    what = f"{_count(len(comparison.records), 'policy')} in {_count(len(comparison.bounds), 'environment')}"
+    what = f"{_count(len(comparison.records), 'policy')} in {cases_told(comparison, len(comparison.bounds))}"
     return (
         f"<h1>{escape(comparison.scenario.name)}: {what}</h1>\n{_answer(comparison)}\n"
         f"<p class='lead'>{escape(comparison.scenario.description)}</p>\n{notes_html(comparison.notes)}\n"
@@ -238,13 +239,14 @@ def _head(comparison: Comparison) -> str:
 def _answer(comparison: Comparison) -> str:
     """Returns what to do, in large letters, and what it costs and rests on."""
     first, *rest = headline(comparison)
-    return f"<p class='answer'>{prose(first)}</p>\n{lead_html(rest)}"
+    told = len(comparison.records) > 1 and verdict_of(comparison).kind in ("adopt", "keep", "limits")
+    return f"<p class='answer{'' if told else ' open'}'>{prose(first)}</p>\n{lead_html(rest)}"
 
 
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     """Returns what was compared: names and HTML."""
     scenario, records = comparison.scenario, _first(comparison)
-    paired = "; every policy faces the same environments" if comparison.paired else ""
+    paired = f"; every policy faces the same {case_noun(scenario)}s" if comparison.paired else ""
     setting = [(name, escape(text)) for name, text in comparison.objective.facts(comparison)]
     return [
         ("Scenario", escape(f"{scenario.name} (digest {scenario.digest})")),
@@ -268,7 +270,7 @@ def _environments(comparison: Comparison) -> str:
         f"<span class='nb'>{escape(f'{i}: {comparison.objective.name_environment(comparison, record)}')}</span>"
         for i, record in enumerate(records)
     )
-    return f"{_count(len(records), 'draw')} of the scenario. {listed}"
+    return f"{cases_told(comparison, len(records))}. {listed}"
 
 
 def summary_html(comparison: Comparison) -> str:

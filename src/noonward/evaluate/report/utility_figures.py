@@ -10,8 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from noonward.arrays import F8
 from noonward.evaluate.answer import best_known_values
-from noonward.evaluate.comparison import Comparison
+from noonward.evaluate.comparison import Comparison, case_noun
 from noonward.evaluate.report.figure_style import AXIS, INK, PALE, Style, lay_out, policy_styles, whiskers
 from noonward.evaluate.statistics import Estimate, mean
 from noonward.evaluate.table import Figure, percent
@@ -22,8 +23,10 @@ LATE: Final = "late starts"
 TITLES_PX: Final = 110
 """Room between rows of panels for the title of an axis and the titles below it, pixels."""
 TARIFFS: Final = "what tariffs add"
+REVENUE: Final = "revenue (U1)"
+BEST_KNOWN: Final = "best known schedule"
 _MONEY: Final = (
-    ("revenue (U1)", "#009e73"),
+    (REVENUE, "#009e73"),
     ("energy of jobs (U1)", "#d55e00"),
     ("energy of free GPUs (U2)", "#f0b429"),
     ("carbon of the fleet (U3)", "#6b6b6b"),
@@ -34,24 +37,36 @@ _MONEY: Final = (
 )
 
 
+def is_cost(comparison: Comparison) -> bool:
+    """Returns whether the total cost ranks; what serving work is worth is then in no figure."""
+    return comparison.objective.value == "total_usd"
+
+
 def gain_figure(comparison: Comparison) -> Figure:
-    """Draws the paired change of utility against the reference, and the share of its gap to the bound closed."""
-    styles = policy_styles(comparison)
-    rows = {policy: comparison.values(policy, "utility_usd") for policy in comparison.ranked()}
+    """Draws the paired gain against the reference, in utility or of total cost, and the share of what was possible."""
+    styles, objective = policy_styles(comparison), comparison.objective
+    rows = {policy: comparison.values(policy, objective.value) for policy in comparison.ranked()}
     looks = {policy: styles[policy] for policy in rows}
-    upper = comparison.bound_values("utility_usd")
-    bounded = not np.isnan(upper).all()
+    upper, best = comparison.bound_values("utility_usd"), best_known_values(comparison)
+    bounded, cost = not np.isnan(upper).all(), is_cost(comparison)
+    bound, what = ("lower bound", "total cost saved") if cost else ("upper bound", "change of utility")
     if bounded:
-        rows = {"upper bound": upper, "best known schedule": best_known_values(comparison), **rows}
-        looks |= {name: Style(AXIS, "line-ns-open", "solid") for name in ("upper bound", "best known schedule")}
-    titles = [f"Change of utility against {comparison.reference}", "Share of possible improvement"]
+        paid = comparison.values(comparison.reference, "revenue_usd")
+        known = {bound: paid - upper, BEST_KNOWN: paid - best} if cost else {bound: upper, BEST_KNOWN: best}
+        rows = known | rows
+        looks |= {name: Style(AXIS, "line-ns-open", "solid") for name in known}
+    titles = [f"{what.capitalize()} against {comparison.reference}", "Share of possible improvement"]
     figure = make_subplots(1, 2 if bounded else 1, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
-    objective = comparison.objective
-    panels = [(objective.change, "%", 1), *([(objective.improvement_share, "%", 2)] if bounded else [])]
+
+    def gained(comparison: Comparison, values_E: F8) -> Estimate:
+        change = objective.change(comparison, values_E)
+        return -change if cost else change
+
+    panels = [(gained, "%", 1), *([(objective.improvement_share, "%", 2)] if bounded else [])]
     for estimate_of, unit, column in panels:
         estimates = {name: estimate_of(comparison, values) for name, values in rows.items()}
         _dots(figure, estimates, looks, column, unit)
-    figure.update_xaxes(title="change of utility (% of the baseline)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
+    figure.update_xaxes(title=f"{what} (% of the baseline)", zeroline=True, zerolinewidth=1.5, row=1, col=1)
     if bounded:
         figure.update_xaxes(title="share of possible improvement (%)", zeroline=True, zerolinewidth=1.5, row=1, col=2)
         figure.add_vline(x=100, line={"color": AXIS, "dash": "dash", "width": 1}, row=1, col=2)
@@ -63,7 +78,7 @@ def gain_figure(comparison: Comparison) -> Figure:
         f"policy whose bar crosses 0 cannot be distinguished from {comparison.reference}."
     )
     if bounded:
-        caption += " At 100% (dashed) a policy would earn the upper bound, which knows the whole future."
+        caption += f" At 100% (dashed) a policy would reach the {bound}, which knows the whole future."
     return Figure(name="gain", title="How much each policy gains", caption=caption, plot=figure)
 
 
@@ -93,9 +108,12 @@ def _dots(figure: go.Figure, estimates: dict[str, Estimate], looks: dict[str, St
 
 
 def outcome_figure(comparison: Comparison) -> Figure:
-    """Draws utility, GPU-hours, cost and emissions per GPU-hour over the environments."""
+    """Draws what ranks, GPU-hours, cost and emissions per GPU-hour over the environments."""
+    first = ("utility_usd", "Utility (higher is better)", "utility (USD)")
+    if is_cost(comparison):
+        first = ("total_usd", "Total cost (lower is better)", "total cost (USD)")
     panels = (
-        ("utility_usd", "Utility (higher is better)", "utility (USD)"),
+        first,
         ("gpu_hours", "GPU-hours (higher is better)", "GPU-hours (GPU h)"),
         ("usd_per_gpu_hour", "Energy cost per GPU-hour (lower is better)", "energy cost (USD per GPU-hour)"),
         ("g_per_gpu_hour", "Emissions per GPU-hour (lower is better)", "emissions (gCO2 per GPU-hour)"),
@@ -131,7 +149,8 @@ def outcome_figure(comparison: Comparison) -> Figure:
         "The title of each panel says which direction is better. Colored marks are means over the environments "
         "with 95% intervals. Each gray line joins one environment's results: follow it to compare policies within it."
     )
-    title = "Utility, GPU-hours, cost and carbon over the test environments"
+    ranked, case = first[1].partition(" (")[0], case_noun(comparison.scenario)
+    title = f"{ranked}, GPU-hours, energy cost and carbon over the {case}s"
     return Figure(name="outcomes", title=title, caption=caption, plot=figure)
 
 
@@ -161,15 +180,19 @@ def money_parts(comparison: Comparison, ledger: Ledger) -> np.ndarray:
 
 
 def money_figure(comparison: Comparison) -> Figure:
-    """Draws the parts U1 to U5 of the utility per policy, and how they change against the reference."""
+    """Draws the parts U1 to U5 of the utility per policy, or of the total cost, and how they change."""
     names = comparison.ranked()
     parts_PEM = np.array([[money_parts(comparison, r.ledger) for r in comparison.records[p]] for p in names])
     base_EM = parts_PEM[names.index(comparison.reference)]
-    titles = ["Parts of the utility", f"Their change against {comparison.reference}"]
+    cost = is_cost(comparison)
+    if cost:  # what serving a GPU-hour is worth is no part of the cost
+        parts_PEM[:, :, 0] = base_EM[:, 0] = 0.0
+    whole = "total cost" if cost else "utility"
+    titles = [f"Parts of the {whole}", f"Their change against {comparison.reference}"]
     figure = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=titles)
     for column, values_PEM in ((1, parts_PEM), (2, parts_PEM - base_EM)):
         for m, (name, color) in enumerate(_MONEY):
-            if name in (LATE, TARIFFS) and not parts_PEM[:, :, m].any():
+            if name in (REVENUE, LATE, TARIFFS) and not parts_PEM[:, :, m].any():
                 continue  # most scenarios state no price of lateness, and no tariff
             figure.add_bar(
                 x=values_PEM[:, :, m].mean(axis=1), y=names, orientation="h", name=name, showlegend=column == 1,
@@ -191,6 +214,7 @@ def money_figure(comparison: Comparison) -> Figure:
     lay_out(figure, 190 + 28 * len(names), legend="above")
     caption = (
         "Bars right of 0 are earned (left) or gained against the baseline (right), bars left of 0 are paid or lost; "
-        "means over the environments. The diamond is their sum: the utility, and its paired change. Right is better."
+        "means over the environments. The diamond is their sum: "
+        f"the {whole}{' (paid, so left of 0)' if cost else ''}, and its paired change. Right is better."
     )
     return Figure(name="money", title="Where the money comes from and goes", caption=caption, plot=figure)

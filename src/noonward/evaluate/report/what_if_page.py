@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Final, Literal
@@ -11,7 +12,7 @@ from typing import Final, Literal
 from noonward.evaluate.answer import spoken
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import BAD, GOOD, QUIET, STYLE, Bar, Line, Point, bar_chart, line_chart
-from noonward.evaluate.what_if.study import Curve, Study
+from noonward.evaluate.what_if.study import Case, Curve, Study
 from noonward.evaluate.what_if.words import words
 
 CARBON_COLOR = "#1d5fa8"
@@ -95,11 +96,18 @@ def _carbon_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
     )
     served, left_out = study.served(curve)
     lines = []
+
+    def per_1000(cases: Sequence[Case]) -> list[tuple[float, ...]]:
+        return [tuple(1000 * study.per_gpu_hour(case, what).value for case in cases) for what in ("usd", "kg")]
+
+    prices = [case.title.removesuffix(" USD/t") for case in curve.cases]
+    usd, kg = per_1000(curve.cases)
+    text_of = dict(zip(prices, _apart(prices, usd, kg, today), strict=True))
     for name, color, cases in ((study.policy, GOOD, served), ("leaves jobs out", QUIET, left_out)):
         if cases:
-            usd, kg = (tuple(1000 * study.per_gpu_hour(case, what).value for case in cases) for what in ("usd", "kg"))
-            texts = tuple(case.title.removesuffix(" USD/t") for case in cases)
-            lines.append(Line(name=name, x=usd, y=kg, color=color, texts=_apart(texts, usd, kg, today)))
+            usd, kg = per_1000(cases)
+            texts = tuple(text_of[case.title.removesuffix(" USD/t")] for case in cases)
+            lines.append(Line(name=name, x=usd, y=kg, color=color, texts=texts))
     caption = (
         f"Each point is {study.policy} under one carbon price (the number beside it, USD/t), per 1,000 GPU-hours. Down "
         "and left is better; points that nearly lie on each other are named together."
@@ -108,7 +116,7 @@ def _carbon_chart(study: Study, curve: Curve) -> tuple[str, str, str]:
     return "Cost against carbon", caption, line_chart(lines, *axes, points=[today])
 
 
-def _apart(texts: tuple[str, ...], x: tuple[float, ...], y: tuple[float, ...], today: Point) -> tuple[str, ...]:
+def _apart(texts: Sequence[str], x: tuple[float, ...], y: tuple[float, ...], today: Point) -> tuple[str, ...]:
     """Returns texts of points, those of a point that nearly lies on the one before joined to that one's."""
     spans = [max([*each, at]) - min([*each, at]) or 1.0 for each, at in ((x, today.x), (y, today.y))]
     out = list(texts)

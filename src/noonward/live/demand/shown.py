@@ -17,7 +17,7 @@ from noonward.units import HOUR_S, MINUTE_S
 
 PAST_H: Final = 24
 """Hours of the past that charts of power show."""
-AHEAD_H: Final = 12
+AHEAD_H: Final = 6
 """Hours ahead in which they show targets."""
 FOLLOWS: Final = "event-response"
 """Policy that follows grid events."""

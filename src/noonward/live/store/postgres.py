@@ -41,7 +41,7 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.classid = ? AND l.objid::bigin
     AND a.state LIKE 'idle%' AND a.state_change < clock_timestamp() - make_interval(secs => ?)
 """
 _TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA"}
-_NUMBERED: Final = ("events", "decisions", "audit", "journal")
+_NUMBERED: Final = ("events", "decisions", "audit", "journal", "grid_events")
 """Tables whose rows are numbered by the database."""
 
 

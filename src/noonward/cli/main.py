@@ -114,9 +114,10 @@ def main() -> None:
     sys.argv[:] = [word for word in sys.argv if word != "--traceback"]
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
+    service = bool(set(sys.argv[1:2]) & {"edge", "serve", "live"})
     try:
         with listening(CompileNotice()), ended_alike():
-            if set(sys.argv[1:2]) & {"edge", "serve", "live"}:  # services answer Ctrl-C themselves, in this thread
+            if service:  # they answer Ctrl-C themselves, in this thread
                 app(prog_name="noonward")
             else:
                 run_interruptible(lambda: app(prog_name="noonward"))
@@ -130,7 +131,7 @@ def main() -> None:
         raise SystemExit(2) from None
     except SystemExit as end:
         if end.code == INTERRUPTED and not isinstance(end, Interrupted):
-            print(what_is_kept(), file=sys.stderr)
+            print("interrupted" if service else what_is_kept(), file=sys.stderr)
         raise
 
 

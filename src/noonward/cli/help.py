@@ -79,6 +79,8 @@ EXAMPLES: Final = {
     "live drain": ("live drain warsaw",),
     "live undrain": ("live undrain warsaw",),
     "live dispatch": ("live dispatch warsaw --off", "live dispatch warsaw --on"),
+    "live event": ("live event warsaw --cut 25% --hours 3 --notice 10min", "live event warsaw --cancel"),
+    "live events": ("live events",),
     "live policy": ("live policy local-fcfs",),
     "live cancel": ("live cancel 1",),
     "live hold": ("live hold 1",),

@@ -392,6 +392,7 @@ def _caption(comparison: Comparison) -> str:
         return f"One {case}: the numbers have no spread; run more {case}s for intervals."
     return (
         f"Means of {cases_told(comparison, count)}; after ± and in brackets: the 95% confidence interval (Student's "
-        f"t). Changes and shares are paired (the same for every policy), against {comparison.reference}; a percentage "
+        f"t). Changes and shares are paired (taken within each {case_noun(comparison.scenario)}), against "
+        f"{comparison.reference}; a percentage "
         "is a ratio of sums, and its interval is by linearization."
     )

@@ -39,6 +39,23 @@ _numbers = itertools.count()
 _tidied: set[Path] = set()
 
 
+def version_of(path: Path, remedy: str) -> tuple[int, int]:
+    """Returns what changes when a file is written again: its time, ns, and size, bytes.
+
+    Args:
+        path: The file.
+        remedy: What to do if it cannot be looked at, for the message.
+
+    Raises:
+        FileError: It cannot be.
+    """
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
+    return stat.st_mtime_ns, stat.st_size
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Opens a file that appears at its place whole, or not at all.

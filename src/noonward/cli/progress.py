@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,8 +61,10 @@ class TimeLeft:
         now, (began, _) = time.monotonic(), self._past[0]
         done = self._past[-1][1]
         least = min(ENOUGH, done / 4)
-        halfway = (each for each in reversed(self._past) if each[0] <= (began + now) / 2 and each[1] <= done - least)
-        since, before = next(halfway, self._past[0])
+        at = bisect_right(self._past, (began + now) / 2, key=lambda each: each[0]) - 1
+        while at > 0 and self._past[at][1] > done - least:
+            at -= 1
+        since, before = self._past[at]
         if self.total is None or done <= before or now <= since:
             return None
         return (self.total - done) * (now - since) / (done - before)
@@ -131,12 +134,12 @@ def progress_bar(
         def show(about: str) -> None:
             """Draws the bar, or prints a line, not more often than every ``QUIET_S``."""
             nonlocal told_s
-            bar.update(task, completed=left.done, total=left.total, description=about, left=left.told())
-            if not console.is_terminal and time.monotonic() - told_s >= QUIET_S:
-                told_s = time.monotonic()
+            if console.is_terminal:
+                bar.update(task, completed=left.done, total=left.total, description=about, left=left.told())
+            elif time.monotonic() - told_s >= QUIET_S:
+                told_s, rest = time.monotonic(), left.told()
                 of = "" if left.total is None else f" of {left.total:,}"
-                rest = f", {left.told()}" if left.told() else ""
-                print(f"{what}: {left.done:,}{of} done{rest}; {about}", file=sys.stderr, flush=True)
+                print(f"{what}: {left.done:,}{of} done{rest and f', {rest}'}; {about}", file=sys.stderr, flush=True)
 
         def step(label: str) -> None:
             left.step(label)

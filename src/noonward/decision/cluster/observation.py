@@ -15,6 +15,7 @@ from noonward.decision.cluster.feasibility import first_start_s
 from noonward.decision.cluster.lives import back_s, resume_until_s
 from noonward.decision.cluster.value import (
     energy_usd,
+    forecast_energy_usd,
     forecast_value_usd,
     gang_at,
     run_seconds,
@@ -31,7 +32,6 @@ from noonward.decision.cluster.view import (
     SECONDS,
     ClusterView,
     latest_start_s,
-    lead_integral,
     route_delay_s,
 )
 from noonward.errors import ScenarioError, nearest
@@ -431,26 +431,13 @@ def _write_own(view: ClusterView, numbers_P: F8, job: int, s: int, own_O: F4) ->
 
 
 @kernel(inline=True, allocates=False)
-def _rest_usd(view: ClusterView, job: int, price_usd_s: float, carbon_g_s: float) -> float:
-    """Returns what a running job costs over leaving its GPUs free, at integrals of price and intensity, USD."""
+def _extra_power_w(view: ClusterView, job: int) -> float:
+    """Returns the facility power of a running job over that of its GPUs when free, W: PUE (P - n free power)."""
     life, record = view.life_J[job], view.job_J[job]
     power_w = view.freedom_C[record.class_].cap_power[life.cap]
     power_w *= view.speed_KSCGF[POWER_W, life.site, record.class_, life.gpus, life.level]
     site = view.site_S[life.site]
-    return site.pue * (power_w - life.gpus * site.free_w) * energy_usd(view, price_usd_s, carbon_g_s)
-
-
-@kernel(inline=True, allocates=False)
-def _rest_under_forecast_usd(view: ClusterView, job: int, start_s: float, seconds: float) -> float:
-    """Returns what the rest of a running job's run costs under the forecast from a time on, USD; NaN if not known."""
-    site, ahead = view.life_J[job].site, start_s - (view.run_1[0].now_s // HOUR_S) * HOUR_S
-    if ahead + seconds > (view.forecast_KSL.shape[2] - 1) * HOUR_S:
-        return np.nan
-    price = lead_integral(view.forecast_KSL, PRICE, site, ahead + seconds)
-    carbon = lead_integral(view.forecast_KSL, CARBON, site, ahead + seconds)
-    price -= lead_integral(view.forecast_KSL, PRICE, site, ahead)
-    carbon -= lead_integral(view.forecast_KSL, CARBON, site, ahead)
-    return _rest_usd(view, job, price, carbon)
+    return site.pue * (power_w - life.gpus * site.free_w)
 
 
 @kernel(inline=True, allocates=False)
@@ -462,22 +449,22 @@ def _write_own_running(view: ClusterView, numbers_P: F8, job: int, s: int, own_O
     own_O[1] = _time(max(0.0, left_s))
     own_O[2] = own_O[3] = _left(until - back)
     unit = max(life.gpus * left_s / HOUR_S, 1e-9) * VALUE_USD_PER_GPU_HOUR
-    site = view.site_S[s]
-    now_usd = _rest_usd(view, job, site.price * left_s, site.carbon * left_s)
+    site, extra_w = view.site_S[s], _extra_power_w(view, job)
+    now_usd = extra_w * energy_usd(view, site.price * left_s, site.carbon * left_s)
     own_O[6] = _signed(-now_usd / unit)
     if numbers_P[FORECAST_H] == 0:
         return
-    hold_usd = _rest_under_forecast_usd(view, job, now, left_s)
-    own_O[6 + choices] = own_O[6] if np.isnan(hold_usd) else _signed(-hold_usd / unit)
+    known_s = (now // HOUR_S + view.forecast_KSL.shape[2] - 1) * HOUR_S
+    hold_usd = extra_w * forecast_energy_usd(view, s, now, left_s) if now + left_s <= known_s else np.nan
+    own_O[6 + choices] = _signed(-(now_usd if np.isnan(hold_usd) else hold_usd) / unit)
     if not view.mask_NA[s, 1 + s]:
         return
     least, start_s = np.nan, back
     seconds = left_s + view.freedom_C[view.job_J[job].class_].load_s
-    while start_s <= until:
-        usd = _rest_under_forecast_usd(view, job, start_s, seconds)
-        if np.isnan(usd):
-            break
-        least = usd if np.isnan(least) else min(least, usd)
+    while start_s <= min(until, known_s - seconds):
+        usd = extra_w * forecast_energy_usd(view, s, start_s, seconds)
+        if not np.isnan(usd) and (np.isnan(least) or usd < least):
+            least = usd
         start_s = (start_s // HOUR_S + 1.0) * HOUR_S
     own_O[6 + choices + 1 + s] = _signed(-(now_usd if np.isnan(least) else least) / unit)
 

@@ -81,11 +81,18 @@ def run_value_usd(view: ClusterView, job: int, site: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
-def forecast_value_usd(view: ClusterView, job: int, site: int, start_s: float) -> float:
-    """Returns what a job that starts at a site at a time is expected to earn over leaving the GPUs free, USD."""
+def forecast_energy_usd(view: ClusterView, site: int, start_s: float, seconds: float) -> float:
+    """Returns the expected cost of one watt at a site from a time on, for some seconds, USD."""
     ahead = start_s - (view.run_1[0].now_s // HOUR_S) * HOUR_S
-    until = ahead + run_seconds(view, job, site)
+    until = ahead + seconds
     forecast = view.forecast_KSL
     price = lead_integral(forecast, PRICE, site, until) - lead_integral(forecast, PRICE, site, ahead)
     carbon = lead_integral(forecast, CARBON, site, until) - lead_integral(forecast, CARBON, site, ahead)
-    return revenue_usd(view, job, site) - extra_power_w(view, job, site) * energy_usd(view, price, carbon)
+    return energy_usd(view, price, carbon)
+
+
+@kernel(inline=True, allocates=False)
+def forecast_value_usd(view: ClusterView, job: int, site: int, start_s: float) -> float:
+    """Returns what a job that starts at a site at a time is expected to earn over leaving the GPUs free, USD."""
+    watt_usd = forecast_energy_usd(view, site, start_s, run_seconds(view, job, site))
+    return revenue_usd(view, job, site) - extra_power_w(view, job, site) * watt_usd

@@ -54,10 +54,10 @@ GROWING: Final = ("heap_E", *(part.name for part in PARTS if {"slots", "lives", 
 OWN_GROWING: Final = tuple(part.name for part in WORLD_PARTS if part.name in GROWING)
 """Those of them that are not part of the view."""
 PROVIDE: Final = {
-    batch.NO_JOURNEY: with_more_journeys,
-    batch.SLOT_LACKS: with_more_slots,
-    batch.NO_ANSWERED_SEGMENT: with_more_segments,
-    batch.SEGMENT_LACKS: with_more_segments,
+    batch.LACKS_JOURNEYS: with_more_journeys,
+    batch.LACKS_SLOTS: with_more_slots,
+    batch.LACKS_SEGMENTS_FIRST: with_more_segments,
+    batch.LACKS_SEGMENTS: with_more_segments,
 }
 """How a world is provided with what it lacks."""
 PROVIDED: Final = ("forecast_KISL", "issued_2")
@@ -336,7 +336,7 @@ class BatchEngine:
         while code < -2:
             row, what = divmod(-3 - code, batch.LACKS)
             self._show(row, PROVIDE[what](self._worlds[row]))
-            begin, unissued = (row, True) if what in (batch.SLOT_LACKS, batch.SEGMENT_LACKS) else (begin, unissued)
+            begin, unissued = (row, True) if what in (batch.LACKS_SLOTS, batch.LACKS_SEGMENTS) else (begin, unissued)
             code = int(self._step_rows(*shown, choice_BN, begin, until))
         if unissued or code == -2:
             for world, issuer in zip(self._worlds[first:until], self._issuers[first:until], strict=True):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from noonward.data.clock import stated_times
 from noonward.data.text_table import TextFile, read_text_file
 from noonward.errors import DataError, FileError
+from noonward.files import version_of
 from noonward.live.demand.settings import MeterFeed
 from noonward.live.grid.feed_source import read_key
 from noonward.live.grid.feeds.feed import Call, json_of, reply_file
@@ -63,11 +64,7 @@ class MeterReadings:
         """Returns readings in kW by their time, s since the service's start."""
         feed = self.feed
         if feed.path is not None:
-            try:
-                stat = feed.path.stat()
-            except OSError as error:
-                raise FileError(f"{feed.path} cannot be read ({error.strerror}); check the path in meters") from error
-            changed = stat.st_mtime_ns, stat.st_size
+            changed = version_of(feed.path, "check the path in meters")
             if changed == self._changed:
                 return {}
             found = self._table(read_text_file(feed.path))

@@ -105,6 +105,13 @@ class EventSettings(Spec):
         return next((each for each in self.contracts if each.site == site), None)
 
 
+def not_firm(what: str, baseline: str) -> str:
+    """Returns why a service does not take a contract's or an event's baseline; empty where it does."""
+    if baseline == "firm":
+        return ""
+    return f"{what} says baseline: {baseline}; a service counts from the firm level: leave baseline out"
+
+
 def check_demand(
     scenario: Scenario, events: EventSettings | None, meters: Mapping[str, MeterFeed], source: str
 ) -> None:
@@ -141,8 +148,6 @@ def check_demand(
         )
     check_parts(scenario.slot_s)
     for each in events.contracts:
-        if each.baseline != "firm":
-            raise ScenarioError(
-                f"{source}: the contract of {each.site} says baseline: {each.baseline}; a service counts from the "
-                "firm level: leave baseline out"
-            )
+        unfirm = not_firm(f"the contract of {each.site}", each.baseline)
+        if unfirm:
+            raise ScenarioError(f"{source}: {unfirm}")

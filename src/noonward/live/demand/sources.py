@@ -11,9 +11,10 @@ from noonward.data.events import read_events
 from noonward.data.openadr import stated_objects
 from noonward.data.text_table import read_text_file
 from noonward.data.vtn import Credentials, base_of, events_at, token_at
-from noonward.errors import DataError, FileError
+from noonward.errors import DataError
+from noonward.files import version_of
 from noonward.live.demand.events import EventBook, Known
-from noonward.live.demand.settings import EventSettings
+from noonward.live.demand.settings import EventSettings, not_firm
 from noonward.live.grid.feed_source import read_key
 from noonward.live.grid.feeds.feed import Call
 from noonward.live.grid.sources import SourceError
@@ -84,11 +85,7 @@ class EventSource:
 
     def _take_file(self, path: Path) -> bool:
         """Takes what the file says, if it has changed; returns whether an event is new, changed or cancelled."""
-        try:
-            stat = path.stat()
-        except OSError as error:
-            raise FileError(f"{path} cannot be read ({error.strerror}); check the path in events") from error
-        version = stat.st_mtime_ns, stat.st_size
+        version = version_of(path, "check the path in events")
         if version == self._taken:
             return False
         changed = self._book.take(self.name, self._of_file(path))
@@ -143,8 +140,6 @@ def _require_firm(event: StatedEvent) -> None:
     """Raises DataError for an event without a time, or whose baseline is to be measured."""
     if event.start is None:
         raise DataError(f"the event at {event.site!r} has start_h, which a service does not know; give its time")
-    if event.baseline != "firm":
-        raise DataError(
-            f"the event at {event.site!r} says baseline: {event.baseline}; a service counts from the firm level: leave "
-            "baseline out"
-        )
+    unfirm = not_firm(f"the event at {event.site!r}", event.baseline)
+    if unfirm:
+        raise DataError(unfirm)

@@ -21,7 +21,7 @@ from noonward.engine.cluster.kernels.physics import show_forecast
 from noonward.engine.cluster.kernels.segments import RECORDS
 from noonward.engine.cluster.kernels.world import NO_SEGMENT, NO_SLOT, OWN, World, world_at
 
-NO_JOURNEY, SLOT_LACKS, NO_ANSWERED_SEGMENT, SEGMENT_LACKS = 0, 1, 2, 3
+LACKS_JOURNEYS, LACKS_SLOTS, LACKS_SEGMENTS_FIRST, LACKS_SEGMENTS = 0, 1, 2, 3
 """What a row lacks that keeps a batch from going on; see ``lacks``."""
 LACKS = 4
 """How many things it may lack."""
@@ -81,27 +81,27 @@ def _show(w: World, board: Board, b: int, kind: int) -> None:
 def lacks(b: int, what: int) -> int:
     """Returns the code of what row b lacks.
 
-    Before anything is changed: room for journeys (NO_JOURNEY), or for the segments of answers (NO_ANSWERED_SEGMENT).
-    While it runs: slots of the view (SLOT_LACKS) or segments (SEGMENT_LACKS); its choices have been carried out.
+    Before anything is changed: room for journeys (LACKS_JOURNEYS), or for segments of answers (LACKS_SEGMENTS_FIRST).
+    While it runs: slots of the view (LACKS_SLOTS) or segments (LACKS_SEGMENTS); its choices have been carried out.
     """
     return -3 - LACKS * b - what
 
 
 @kernel(inline=True, allocates=False)
 def _missing_before(w: World) -> int:
-    """Returns what a row lacks to carry out any answers: NO_JOURNEY, NO_ANSWERED_SEGMENT, or -1 for nothing."""
+    """Returns what a row lacks to carry out any answers: LACKS_JOURNEYS, LACKS_SEGMENTS_FIRST, or -1 for nothing."""
     if not journeys_fit(w):
-        return NO_JOURNEY
+        return LACKS_JOURNEYS
     segments = w.engine_1[0].segments + RECORDS * w.shown.site_S.shape[0]
-    return NO_ANSWERED_SEGMENT if w.engine_1[0].bends and segments > w.segment_K.shape[0] else -1
+    return LACKS_SEGMENTS_FIRST if w.engine_1[0].bends and segments > w.segment_K.shape[0] else -1
 
 
 @kernel(inline=True, allocates=False)
 def _missing_on_the_way(kind: int) -> int:
-    """Returns what a row lacks to run to its next question: SLOT_LACKS, SEGMENT_LACKS, or -1 for nothing."""
+    """Returns what a row lacks to run to its next question: LACKS_SLOTS, LACKS_SEGMENTS, or -1 for nothing."""
     if kind == NO_SLOT:
-        return SLOT_LACKS
-    return SEGMENT_LACKS if kind == NO_SEGMENT else -1
+        return LACKS_SLOTS
+    return LACKS_SEGMENTS if kind == NO_SEGMENT else -1
 
 
 @kernel(inline=True, allocates=False)

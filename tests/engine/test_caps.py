@@ -283,8 +283,9 @@ def test_a_suspension_takes_no_cap_and_protocol_on_arrival_none():
 
     with pytest.raises(InfeasibleActionError, match="power cap 1"):
         run(world(Freedom(), protocol="on-arrival").environment(), Arrival(h0=1))
-    with pytest.raises(ScenarioError, match="acts on running jobs"):
-        run(world(CAPPED, protocol="on-arrival").environment(), type("A", (Caps,), {"needs": Needs(levers=("cap",))})())
+    displaces = type("A", (Caps,), {"needs": Needs(levers=("preempt",))})()
+    with pytest.raises(ScenarioError, match="would preempt running jobs, which protocol on-arrival has no answer for"):
+        run(world(CAPPED, protocol="on-arrival").environment(), displaces)
 
 
 def test_schedulers_are_asked_about_what_they_want_alone():

@@ -20,7 +20,7 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.runtime.runs import RecordedRun
 from noonward.units import HOUR_S
 
-Bending = Literal["suspend", "resize", "cap"]
+Bending = Literal["suspend", "resize", "cap", "move"]
 """Freedoms of running jobs that a change may give."""
 AS_IT_IS: Final = "base"
 """Name of the change that changes nothing."""
@@ -184,6 +184,7 @@ def _freed(environment: Environment, lever: Bending) -> Environment:
         "suspend": {"interruptible": True},
         "resize": {"elastic": {"gpus": gangs, "speedup": speedup}} if len(gangs) > 1 else {},
         "cap": {"caps": CAPS},
+        "move": {"interruptible": True, "moves": True},
     }
     fleet, freedoms = environment.fleet, {}
     for name in fleet.classes:

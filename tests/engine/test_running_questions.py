@@ -241,8 +241,6 @@ def test_on_arrival_meters_equal_the_ledger_and_every_job_does_its_work_on_gpus_
     done = outcome.job_J["status"] == DONE
     np.testing.assert_allclose(outcome.units_J[done], outcome.environment.jobs.work_J[done], rtol=1e-9)
     paused = outcome.suspensions_J > 0
-    if world.drained:
-        assert done[paused].all()  # each found its GPUs in time
     power, over = outcome.power, outcome.overhead
     for s, site in enumerate(world.sites):
         changes = [

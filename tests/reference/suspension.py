@@ -246,10 +246,11 @@ class Run(each_slot.Run):
         """Whether a job was stopped and is to be given GPUs again."""
         life = self.lives.get(job.index)
         waits = life is not None and life.suspensions > 0 and life.state in ("stop", "dark", "queued")
-        return waits and self.pausable(job)
+        return waits and job.status != "overdue" and self.pausable(job)
 
     def slot_before(self, time_s):
-        return max(math.floor(time_s / self.plant.slot_s) * self.plant.slot_s, self.now_s)
+        slots = time_s if math.isinf(time_s) else math.floor(time_s / self.plant.slot_s) * self.plant.slot_s
+        return max(slots, self.now_s)
 
     def reservation(self, job):
         """(From, until): when a suspended job, resumed at the last moment, holds the gang that it started on."""
@@ -331,6 +332,8 @@ class Run(each_slot.Run):
         ran_s = life.rate * (self.now_s - life.stretch_s)
         latest_s = job.deadline_s + life.ran_s + ran_s - freedom.load_s
         due_s = max(self.slot_before(latest_s - self.home_s(job)), self.back_s(freedom))
+        if math.isinf(due_s):
+            return True
         until_s = due_s + freedom.load_s + life.left * self.unit_s(job) - ran_s
         return self.room_between(job, s, due_s, until_s) >= life.own
 

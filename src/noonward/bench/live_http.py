@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import tempfile
 import time
@@ -83,6 +84,7 @@ async def _steady(port: int, process: int, seconds: float, rate_per_s: float) ->
                 if n == warm:
                     memory_mb[0] = resident_mb(process)
 
+    gc.freeze()  # a look at all that this process has imported would delay what it sends
     senders = [asyncio.create_task(send()) for _ in range(CONNECTIONS)]
     try:
         await asyncio.gather(*senders)

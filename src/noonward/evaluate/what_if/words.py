@@ -119,7 +119,7 @@ def _slack_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
         saves_without = study.saved(first).value >= FLAT
         why = ": the saving comes from where jobs run, not from when" if saves_without else ""
         return [*sentences, f"More slack gains little here{why}."]
-    if gain.low is not None and gain.low <= 0:
+    if gain.low is not None and gain.high is not None and gain.low <= 0:
         told = f"{100 * gain.value:.1f} points [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
         case, how = case_noun(study.scenario), how_to_run_more(study.scenario)
         return [

@@ -92,6 +92,7 @@ async def _steady(port: int, process: int, seconds: float, rate_per_s: float) ->
         for sender in senders:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
+        gc.unfreeze()
     elapsed_s = time.perf_counter() - began
     memory_mb[1] = resident_mb(process)
     growth = (memory_mb[1] - memory_mb[0]) * 1e6 / 2**20 / (count - warm) * 1e6

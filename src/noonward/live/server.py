@@ -109,28 +109,35 @@ def _answer(config: LiveConfig, controller: Controller, listener: socket.socket,
         server.should_exit = True
 
     controller.store.lost = end
-    _answer_first()
     controller.run()
     try:
         if callable(started):
             scheme = "http" if config.tls_certificate is None else "https"
             started(f"{scheme}://{config.host}:{listener.getsockname()[1]}", controller)
         tell(f"READY=1\nSTATUS=listening at {config.host}:{listener.getsockname()[1]}")
-        server.run(sockets=[listener])
+        with _answers_first():
+            server.run(sockets=[listener])
     finally:
         controller.stop()
     return lost.is_set()
 
 
-def _answer_first() -> None:
-    """Keeps waits of requests short.
+@contextlib.contextmanager
+def _answers_first() -> Iterator[None]:
+    """Keeps waits of requests short while they are answered.
 
     Garbage collection passes over what a service has made to start: a look at all of it takes 0.2 s. Threads take
     turns ten times as often as Python lets them by default, so that answers do not wait for decisions.
     """
     gc.collect()
     gc.freeze()
+    before_s = sys.getswitchinterval()
     sys.setswitchinterval(TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
+        gc.unfreeze()
 
 
 def _store(config: LiveConfig, clock: Clock, waits: Callable[[], None] | None) -> Store | None:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from noonward.bound.cluster_utility.columns import market
+from noonward.ledger.ledger import weighed_lateness
 from noonward.model.cluster.environment import Environment
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
 
@@ -20,7 +21,7 @@ def late_gpu_hours_recorded(environment: Environment) -> float:
     if environment.late_until_s == -np.inf or environment.late_usd_per_gpu_hour > 0 or not jobs.has_record:
         return math.nan
     late_s_J = jobs.recorded_start_s_J - (jobs.arrival_s_J + jobs.slack_s_J)
-    return float((jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0)).sum() / HOUR_S)
+    return float(weighed_lateness(jobs, late_s_J).sum())
 
 
 def late_usd_in_bound(environment: Environment) -> float:

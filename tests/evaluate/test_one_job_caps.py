@@ -33,7 +33,7 @@ def asked(price_ZH, need_h, curve=HALF, *, now_h=0.0, by_h=None, free_w=0.0, car
 
 
 def test_the_dear_hours_are_capped():
-    """1.8 hours of work: half power in the dear hour, full power in the cheap one."""
+    """1.8 hours of work: half power in the expensive hour, full power in the cheap one."""
     caps, best = asked([[100, 20]], 1.8)
     assert (caps.start, caps.end) == (START, START + hours(2))
     assert caps.power == ((START, pytest.approx(0.5)), (START + hours(1), pytest.approx(1.0)))

@@ -70,7 +70,7 @@ def when(
     """Find the best site and start for one job.
 
     Prints what that saves against starting now, and against the worst choice. If the fleet's scenario states that jobs
-    of the class may be suspended or run under power caps, it also prints the best schedule with these.
+    of the class may be suspended or capped, it also prints the best such schedule.
     """
     from noonward.cli.options import split_names
     from noonward.evaluate.metrics import to_json

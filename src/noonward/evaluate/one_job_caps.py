@@ -11,32 +11,24 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.bound.cluster_utility.life_capped import capped_life
-from noonward.evaluate.one_job import Outlook, Place
+from noonward.evaluate.one_job import Costed, Outlook, Place
 from noonward.model.cluster.power_caps import CapCurve
 from noonward.units import HOUR_S
 
 
 @dataclass(frozen=True, kw_only=True)
-class Capped:
+class Capped(Costed):
     """A job that runs unbroken at a site, under power caps in some hours.
 
     Attributes:
-        site: Name of the site.
         start: Start, UTC.
         end: End, UTC.
         power: Begin of each clock hour that it touches, UTC, and its mean power while it runs in it, share of full.
-        usd: Cost of its energy, USD.
-        kg: Its emissions, kgCO2.
-        weighed_usd: Cost and emissions at the carbon price, USD.
     """
 
-    site: str
     start: datetime
     end: datetime
     power: tuple[tuple[datetime, float], ...]
-    usd: float
-    kg: float
-    weighed_usd: float
 
 
 def capped(
@@ -69,8 +61,7 @@ def capped(
     for place in places:
         value_KP = seen.value_KZH[:, seen.zones.index(place.zone), hour_P]
         weighed_P = value_KP[0] + carbon_usd_per_t / 1000 * value_KP[1]
-        extra_w_M = share_M * (place.power_w + place.free_w) - place.free_w
-        cost_PM = weighed_P[:, None] * extra_w_M / 1e6
+        cost_PM = weighed_P[:, None] * place.extra_w(share_M) / 1e6
         used_P, work_P = np.zeros((2, len(hour_P)))
         if np.isinf(capped_life(rate_M, cost_PM, np.zeros(len(hour_P)), open_P, hours, used_P, work_P)):
             continue
@@ -78,7 +69,7 @@ def capped(
         share_P = np.zeros(len(hour_P))
         for p in runs:
             share_P[p] = _share(rate_M, share_M, cost_PM[p], work_P[p] / used_P[p])
-        mwh_P = used_P * (share_P * (place.power_w + place.free_w) - place.free_w) / 1e6
+        mwh_P = used_P * place.extra_w(share_P) / 1e6
         usd, kg = (float(mwh_P @ value_P) for value_P in value_KP)  # g/kWh is kg/MWh
         first, last = int(runs[0]), int(runs[-1])
         start_h = hour_P[first] + (1.0 - used_P[first] if last > first else 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 from noonward.arguments import checked
 from noonward.arrays import F8, I8
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.lives import resume_gang
+from noonward.decision.cluster.lives import progress_s, resume_gang
 from noonward.decision.cluster.value import energy_usd
 from noonward.decision.cluster.view import (
     ASK_RUNNING,
@@ -32,7 +32,7 @@ from noonward.schedule.cluster.suspending import Measure
 from noonward.units import HOUR_S
 
 LEAST_SHARE: Final = 1e-9
-"""What an hour that costs nothing or less counts, as a share of the dearest one: such hours are taken first."""
+"""What an hour that costs nothing or less counts, as a share of the most expensive one: such hours are taken first."""
 NEAR_H: Final = 1e-6
 """Hours below which rounding does not make an hour incomplete."""
 
@@ -42,7 +42,7 @@ class CarbonScaler(Scheduler):
 
     Hanafy et al., "CarbonScaler" (SIGMETRICS'24), by :func:`~noonward.schedule.cluster.marginal_greedy`: from no GPUs
     at all, the hour whose next larger gang adds most work per cost gets it, until the work is done. The plan is made
-    anew for every clock hour, from what the job has done and the forecast then issued, over the hours in which it must
+    again for every clock hour, from what the job has done and the forecast then issued, over the hours in which it must
     end. In an hour without a gang the job waits, or is suspended; on another gang it is suspended and resumed. Jobs of
     classes that are not elastic keep their gang, those that may not be suspended run on.
 
@@ -106,7 +106,7 @@ class CarbonScaler(Scheduler):
             if view.kind == ASK_RUNNING:
                 held = int(view.life_J["gpus"][job])
                 if view.allowed(site, site) and gang != held and gang - held <= view.free_S[site]:
-                    answers.suspend(site, until_s if gang == 0 else 0.0)
+                    answers.suspend(site)
             elif not _runs_here(view, job, site):
                 others = [d for d in range(len(view.site_S)) if d != site and view.allowed(site, d)]
                 if others:
@@ -122,7 +122,7 @@ class CarbonScaler(Scheduler):
         gang_N, speed_N, power_N = _gangs(view, job, site)
         left_s, slack_s = _left_s(view, job, site), float(latest_start_s(view, job, site)) - view.now_s
         if view.kind == ASK_RUNNING:
-            slack_s += float(view.life_J["rate"][job] * (view.now_s - view.life_J["rate_since_s"][job]))
+            slack_s += progress_s(view, job)
         if np.isinf(slack_s) or left_s <= 0 or not (np.diff(power_N) > 0).all():
             return own
         cost_H = self._costs(view, site, int((slack_s + left_s) / HOUR_S + NEAR_H))
@@ -149,10 +149,10 @@ class CarbonScaler(Scheduler):
             cost_H = price_H if self._measure == "price" else carbon_H
         unknown_H = np.isnan(cost_H)
         cost_H = cost_H[: int(unknown_H.argmax())] if unknown_H.any() else cost_H
-        dearest = float(cost_H.max(initial=0.0))
-        if dearest <= 0.0:
+        most = float(cost_H.max(initial=0.0))
+        if most <= 0.0:
             return np.ones(len(cost_H))
-        return np.where(cost_H > 0.0, cost_H, LEAST_SHARE * dearest)
+        return np.where(cost_H > 0.0, cost_H, LEAST_SHARE * most)
 
 
 def _life(view: ClusterView, job: int) -> Any:
@@ -207,5 +207,5 @@ def _left_s(view: ClusterView, job: int, site: int) -> float:
     own, level = _own_gang(view, job, site)
     left_s = float(record["work"] * view.speed_KSCGF[SECONDS, site, record["class_"], own, level])
     if life is not None and life["state"] == RUNS:
-        left_s -= float(life["rate"] * (view.now_s - life["rate_since_s"]))
+        left_s -= progress_s(view, job)
     return left_s

@@ -1,20 +1,17 @@
 """When schedulers are asked about running jobs: hours of signals, freed GPUs, grid events; also under on-arrival."""
 
-import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from engine.test_against_oracles import Wanderer, play
-from engine.test_suspension import CHECKPOINT, CLOSE, LONG
+from engine.test_suspension import CHECKPOINT, LONG
 from noonward.decision.brief import Needs
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE, ASK_RUNNING
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.run import run
 from noonward.errors import InfeasibleActionError
 from noonward.ledger.ledger import settle
-from noonward.ledger.segments import DONE, OVERDUE, RUN, SEGMENT_NAMES
+from noonward.ledger.segments import OVERDUE, RUN, SEGMENT_NAMES
 from noonward.model.cluster.event import GridEvent, SiteEvent
 from noonward.units import HOUR_S
 from reference import small_worlds, suspension
@@ -180,88 +177,3 @@ def test_on_arrival_an_answer_about_a_running_job_that_the_mask_does_not_hold_is
 
     with pytest.raises(InfeasibleActionError, match="choice 2"):
         played("on-arrival", [LONG], Wrong(), gpus=(4, 4), price=([10.0], [10.0]))
-
-
-class Breaks(Wanderer):
-    """Answers at random under on-arrival, also about running jobs."""
-
-    def __init__(self, seed):
-        super().__init__(seed, allocate=seed % 2 == 1, finished=seed % 4 > 1)
-        self.needs = replace(self.needs, levers=("suspend", "cap", "resize"), freed=seed % 3 == 0)
-        self.asked = 0
-
-    def gang(self, view, job):
-        paused = len(view.life_J) > 1 and view.life_J["suspensions"][job] > 0
-        return 0 if paused else super().gang(view, job)
-
-    def decide(self, view, answers):
-        if view.kind != ASK_RUNNING:
-            super().decide(view, answers)
-            return
-        self.asked += 1
-        job = view.job
-        caps = int(view.freedom_C["caps"][view.job_J["class_"][job]])
-        if view.allowed(0, 0) and self.rng.random() < 0.5:
-            answers.suspend(0, view.now_s + self.rng.choice((-1.0, 0.0, 900.0, 7200.0, 1e9)))
-        elif caps and view.life_J["cap"][job] > 0 and self.rng.random() < 0.5:
-            answers.cap(0, 0)
-
-
-def draw(seed):
-    world = small_worlds.draw(seed, "on-arrival", signals=True)
-    rng = random.Random(f"{seed} freedoms")
-    for c in rng.choice(((0,), (1,), (0, 1))):
-        world.freedoms[c] = suspension.Freedom(
-            stop_s=rng.choice((0.0, 60.0, 430.0)),
-            dark_s=rng.choice((0.0, 900.0)),
-            load_s=rng.choice((0.0, 200.0)),
-            stop_power=0.35,
-            load_power=0.25,
-            most_suspensions=rng.choice((None, 2)),
-            elastic=rng.choice(((), ((1, 1.0), (2, 1.8), (4, 3.0)))),
-        )
-    for row in world.rows:
-        row["work"] *= rng.choice((1.0, 4.0, 10.0))
-        row["slack_s"] *= rng.choice((1.0, 4.0, 10.0))
-    world.caps = None
-    small_worlds.add_signals(world, rng, True)
-    return world
-
-
-@pytest.mark.parametrize("seed", range(120))
-def test_on_arrival_meters_equal_the_ledger_and_every_job_does_its_work_on_gpus_that_are_there(seed):
-    world = draw(seed)
-    outcome = play(world, scheduler := Breaks(seed))
-    settled, meters = settle(outcome), outcome.meters
-    assert meters.busy_kwh_S.sum() == pytest.approx(settled.job_kwh, **CLOSE)
-    assert meters.free_kwh_S.sum() == pytest.approx(settled.free_kwh, **CLOSE)
-    assert meters.overhead_usd_S.sum() == pytest.approx(settled.interruptions.overhead_usd, **CLOSE)
-    assert meters.utility_usd == pytest.approx(settled.utility_usd, **CLOSE)
-    assert np.nansum(outcome.rewards_K) == pytest.approx(settled.utility_usd, rel=1e-9, abs=1e-6)
-    done = outcome.job_J["status"] == DONE
-    np.testing.assert_allclose(outcome.units_J[done], outcome.environment.jobs.work_J[done], rtol=1e-9)
-    paused = outcome.suspensions_J > 0
-    power, over = outcome.power, outcome.overhead
-    for s, site in enumerate(world.sites):
-        changes = [
-            (time_s, sign * int(gpus))
-            for part in (power, over)
-            for site_k, begin_s, end_s, gpus in zip(part.site_K, part.from_s_K, part.to_s_K, part.gpus_K, strict=True)
-            if site_k == s
-            for time_s, sign in ((begin_s, 1), (end_s, -1))
-        ]
-        held = np.cumsum([gpus for _, gpus in sorted(changes)])
-        assert not len(held) or held.max() <= site.gpus
-    assert scheduler.asked > 0 or not paused.any()
-
-
-def test_the_random_worlds_of_on_arrival_hold_what_there_is_to_test():
-    suspensions, resizes, gangs = 0, 0, 0
-    for seed in range(0, 120, 3):
-        outcome = play(draw(seed), Breaks(seed))
-        suspensions += int(outcome.suspensions_J.sum())
-        resizes += settle(outcome).interruptions.resizes
-        gangs = max(gangs, int(outcome.suspensions_J.max(initial=0)))
-    assert suspensions > 100
-    assert resizes > 10
-    assert gangs >= 3

@@ -192,7 +192,7 @@ def test_the_random_worlds_hold_what_there_is_to_test():
         kinds += np.bincount(outcome.segment_K["kind"], minlength=4)
         most = max(most, outcome.suspensions_J.max())
         late_h += settle(outcome).late_gpu_hours
-    assert (kinds > 20).all()
+    assert (kinds > (20, 20, 20, 5)).all()  # little is lost, for room is kept
     assert most >= 3
     assert late_h > 0
 

@@ -252,10 +252,14 @@ class Run(each_slot.Run):
         slots = time_s if math.isinf(time_s) else math.floor(time_s / self.plant.slot_s) * self.plant.slot_s
         return max(slots, self.now_s)
 
+    def latest_s(self, job):
+        """Until when a suspended job is to be resumed so as to use no more than its slack."""
+        return self.stand_still_until_s(job, self.lives[job.index]) - self.home_s(job)
+
     def reservation(self, job):
         """(From, until): when a suspended job, resumed at the last moment, holds the gang that it started on."""
         life = self.lives[job.index]
-        due_s = self.slot_before(self.stand_still_until_s(job, life) - self.home_s(job))
+        due_s = self.slot_before(self.latest_s(job))
         return due_s, due_s + self.rules(job.class_).load_s + life.left * self.unit_s(job)
 
     def longest(self, job, begin_s, left_s, slack_s):
@@ -291,7 +295,7 @@ class Run(each_slot.Run):
                 continue
             displaces = "preempt" in self.levers and other.class_ in self.rules(job.class_).preempts
             begin_s, end_s = self.reservation(other)
-            first = not self.owed(job) or (begin_s, index) < (self.reservation(job)[0], job.index)
+            first = not self.owed(job) or (self.latest_s(other), index) < (self.latest_s(job), job.index)
             if first and not (displaces and job.class_ in self.freedoms):
                 yield begin_s, end_s, life.own
 
@@ -329,7 +333,7 @@ class Run(each_slot.Run):
     def gets_back(self, job):
         """Whether a running job finds its gang free when it is due, if it is suspended now."""
         life, freedom, s = self.lives[job.index], self.rules(job.class_), job.site
-        ran_s = life.rate * (self.now_s - life.stretch_s)
+        ran_s = life.rate * (self.now_s - life.stretch_s) - (self.unsaved_s(job) if freedom.requeue else 0.0)
         latest_s = job.deadline_s + life.ran_s + ran_s - freedom.load_s
         due_s = max(self.slot_before(latest_s - self.home_s(job)), self.back_s(freedom))
         if math.isinf(due_s):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.lives import back_s, may_suspend, progress_s, slack_left_s, unit_s
+from noonward.decision.cluster.lives import back_s, may_suspend, progress_s, slack_left_s, unit_s, unsaved_s
 from noonward.decision.cluster.view import (
     DARK,
     LOADS,
@@ -103,7 +103,7 @@ def _keeps_for(view: ClusterView, job: int, other: int, s: int) -> bool:
         return False
     if not is_owed(view, job):
         return True
-    mine_s, its_s = due_s(view, job), due_s(view, other)
+    mine_s, its_s = latest_start_s(view, job, s), latest_start_s(view, other, s)
     return bool(its_s < mine_s or (its_s == mine_s and view.job_J[other].serial < view.job_J[job].serial))
 
 
@@ -170,6 +170,8 @@ def may_pause(view: ClusterView, job: int, s: int) -> bool:
         return False
     life, record = view.life_J[job], view.job_J[job]
     load_s, ran_s = view.freedom_C[record.class_].load_s, progress_s(view, job)
+    if view.freedom_C[record.class_].requeue:
+        ran_s -= unsaved_s(view, job)
     latest_s = record.deadline_s + ran_s - (load_s if life.suspensions == 0 else 0.0)
     due = max(_on_slot(view, latest_s - return_delay_s(view, job, s)), back_s(view, job))
     if np.isinf(due):

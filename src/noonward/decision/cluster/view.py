@@ -39,7 +39,7 @@ POWER_W, SECONDS = 0, 1
 RUN: Final = np.dtype(
     [
         ("now_s", "f8"),  # seconds since the environment's start
-        ("slot_s", "f8"),  # length of a slot
+        ("slot_s", "f8"),  # length of a slot; 0 under on-arrival where running jobs are asked about
         ("window_s", "f8"),  # horizon over which free GPUs are charged
         ("revenue_usd_per_gpu_hour", "f8"),  # 0 without economics
         ("carbon_usd_per_t", "f8"),  # 0 without economics

@@ -136,6 +136,8 @@ def _blank_world(
     sites = len(brief.sites)
     shown = make_view(brief, slots, levers, fails=fails)
     bends = fails or bend(shown.freedom_C)
+    if brief.protocol == "on-arrival" and bend(shown.freedom_C):
+        shown.run_1["slot_s"] = 0.0  # jobs are suspended, resumed and asked about at any time
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1

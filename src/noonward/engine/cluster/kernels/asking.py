@@ -6,9 +6,9 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import slot_at
-from noonward.decision.cluster.kept_room import is_owed, may_pause
+from noonward.decision.cluster.kept_room import may_pause
 from noonward.decision.cluster.lives import back_s, may_cap, may_preempt, may_suspend
-from noonward.decision.cluster.view import STOPS, fits, last_start_s
+from noonward.decision.cluster.view import fits, last_start_s
 from noonward.engine.cluster.kernels.physics import current_part, not_held
 from noonward.engine.cluster.kernels.tenants import quota_room
 from noonward.engine.cluster.kernels.world import NOTHING, World
@@ -41,25 +41,6 @@ def may_suspend_here(w: World, job: int, s: int) -> bool:
     if state.keeps or (surely and state.stops_until_s <= back_s(w.shown, job)):
         return may_suspend(w.shown, job)
     return may_pause(w.shown, job, s)
-
-
-@kernel(allocates=False)
-def count_owed(w: World) -> None:
-    """Counts the GPUs that the suspended jobs of every site are to be given again."""
-    view, some = w.shown, False
-    for s in range(w.state_S.shape[0]):
-        w.state_S[s].owed = w.state_S[s].stopping = 0
-        w.state_S[s].stops_until_s = 0.0
-    for c in range(view.freedom_C.shape[0]):
-        some = some or view.freedom_C[c].interruptible > 0
-    if some:
-        for job in range(w.engine_1[0].new_slot):
-            if is_owed(view, job):
-                s = view.life_J[job].site
-                w.state_S[s].owed += view.life_J[job].own_gpus
-                if view.life_J[job].state == STOPS:
-                    w.state_S[s].stopping += view.life_J[job].gpus
-                    w.state_S[s].stops_until_s = max(w.state_S[s].stops_until_s, view.life_J[job].until_s)
 
 
 @kernel(allocates=False)

@@ -17,7 +17,6 @@ from noonward.decision.cluster.lives import may_cap, may_preempt, may_start_capp
 from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s
 from noonward.engine.cluster.infeasible import FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
 from noonward.engine.cluster.kernels.asking import (
-    count_owed,
     may_suspend_here,
     next_change_s,
     next_to_ask,
@@ -431,9 +430,7 @@ def advance_each_slot(w: World) -> int:
         w.engine_1[0].until_s = np.nan
         view.run_1[0].now_s = time
         drop_overdue(w)
-        if w.engine_1[0].bends:
-            count_owed(w)
-            if something_changed(w):
-                w.engine_1[0].in_slot = OF_RUNNING
-                continue
+        if w.engine_1[0].bends and something_changed(w):
+            w.engine_1[0].in_slot = OF_RUNNING
+            continue
         begin_queues(w)

@@ -21,9 +21,10 @@ from noonward.decision.cluster.view import (
     delay_s,
     departure_s,
     last_start_s,
+    latest_start_s,
 )
 from noonward.engine.cluster.infeasible import FAILED_CAP, FAILED_EARLIEST, FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
-from noonward.engine.cluster.kernels.asking import count_owed, may_suspend_here, next_to_ask
+from noonward.engine.cluster.kernels.asking import may_suspend_here, next_to_ask
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
@@ -112,8 +113,6 @@ def next_in_queue(w: World, s: int) -> int:
 def dispatch(w: World, s: int) -> int:
     """Starts what the head of a site's queue allows; returns ASK_ALLOCATE to pause, else 0."""
     view = w.shown
-    if w.engine_1[0].bends:
-        count_owed(w)
     while True:
         job = next_in_queue(w, s)
         if job < 0 or w.state_S[s].drained:
@@ -242,16 +241,18 @@ def apply_allocate(w: World) -> int:
 def ask_running(w: World) -> int:
     """Asks the dispatcher about the next running job of the sites where something has changed.
 
-    Sites in their order, and their jobs in the order in which they began to run.
+    Sites in their order, and their jobs in the order in which they began to run; again where an answer has freed GPUs.
 
     Returns:
         ASK_RUNNING, or 0 when all have been asked about.
     """
-    for s in range(w.state_S.shape[0]):
+    s = 0
+    while s < w.state_S.shape[0]:
         if not w.state_S[s].asks and w.state_S[s].changed:
             w.state_S[s].asks, w.state_S[s].changed = 1, 0
             w.state_S[s].cursor = w.state_S[s].running
         if not w.state_S[s].asks:
+            s += 1
             continue
         job = next_to_ask(w, w.state_S[s].cursor, s)
         while job >= 0 and w.shown.life_J[job].since_s == w.shown.run_1[0].now_s:  # it has just begun to run
@@ -325,9 +326,9 @@ def reach(w: World, job: int) -> None:
 
 @kernel(allocates=False)
 def go_first(w: World, job: int, s: int) -> None:
-    """Lets a suspended job, the last of a site's queue, go before all that have not run, behind others like it."""
-    place = w.state_S[s].head
-    while place != job and is_suspended(w.shown, place):
+    """Lets a suspended job, the last of a site's queue, go before all that have not run, in order of due time."""
+    place, due_s = w.state_S[s].head, latest_start_s(w.shown, job, s)
+    while place != job and is_suspended(w.shown, place) and latest_start_s(w.shown, place, s) <= due_s:
         place = w.track_J[place].next
     if place == job:
         return

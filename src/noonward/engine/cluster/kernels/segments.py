@@ -222,6 +222,7 @@ def run_through(w: World, job: int, s: int) -> None:
     if w.shown.life_J[job].state == STOPS:
         share = freedom.stop_power
         w.state_S[s].stopping -= outcome.gpus
+        owe(w, job, s, -1)
     hold_overhead(w, s, -outcome.gpus, -share * outcome.power_w)
     w.state_S[s].busy_w += outcome.power_w
 
@@ -449,7 +450,6 @@ def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
     w.outcome_R[row].status = TRANSIT
     w.outcome_R[row].finish_s = np.nan
     leave_running(w, job, s)
-    w.state_S[s].owed += view.life_J[job].own_gpus
     w.state_S[s].busy_w -= power_w
     asks = w.engine_1[0].told and not w.state_S[s].modelled
     note(w, STOPPING, job)
@@ -466,6 +466,14 @@ def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
             push(w, now + stop_s, STOPPED, view.job_J[job].serial, job)
     else:
         darken(w, job, s)
+    owe(w, job, s, 1)
+
+
+@kernel(inline=True, allocates=False)
+def owe(w: World, job: int, s: int, sign: int) -> None:
+    """Counts the GPUs that a suspended job is to be given again at its site (-1: no more)."""
+    if is_owed(w.shown, job):
+        w.state_S[s].owed += sign * w.shown.life_J[job].own_gpus
 
 
 @kernel(allocates=False)
@@ -573,6 +581,7 @@ def keep_running(w: World, job: int) -> None:
         return
     w.bent_J[job].awaits = NOTHING
     w.state_S[outcome.site].stopping -= outcome.gpus
+    owe(w, job, outcome.site, -1)
     stop_w = w.shown.freedom_C[w.shown.job_J[job].class_].stop_power * outcome.power_w
     hold_overhead(w, outcome.site, -outcome.gpus, -stop_w)
     seconds = w.bent_J[job].left * unit_s(w.shown, job) / w.shown.life_J[job].speed
@@ -626,9 +635,10 @@ def join_queue(w: World, job: int) -> None:
 def leave_site(w: World, job: int, d: int) -> None:
     """Notes that a suspended job leaves for another site now, with its data and its checkpoint."""
     set_gangs(w, job, d)
-    w.state_S[d].owed += w.shown.life_J[job].own_gpus
+    owe(w, job, w.shown.life_J[job].site, -1)
     w.shown.life_J[job].state = DARK
     w.shown.life_J[job].site = d
+    owe(w, job, d, 1)
     w.shown.life_J[job].since_s = w.shown.run_1[0].now_s
     w.shown.life_J[job].until_s = w.track_J[job].reach_s
 
@@ -648,8 +658,7 @@ def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
         )
     power_w = w.outcome_R[row].power_w
     read_meters(w, s, now)
-    if w.state_S[s].owed > 0:  # it may count more than there are, never fewer
-        w.state_S[s].owed -= view.life_J[job].own_gpus if is_owed(view, job) else 0
+    owe(w, job, s, -1)
     if w.bent_J[job].kept > 0:
         w.bent_J[job].kept = 0
     else:
@@ -726,6 +735,7 @@ def stand(w: World, job: int, s: int) -> None:
     """Puts a job that has run back where it stood, as its records say; one that waits has joined its queue (told)."""
     life, outcome = w.shown.life_J[job], w.outcome_R[w.track_J[job].row]
     freedom, bent, serial = w.shown.freedom_C[w.shown.job_J[job].class_], w.bent_J[job], w.shown.job_J[job].serial
+    owe(w, job, s, 1)
     if bent.kept > 0:
         take_gpus(w, job, s, bent.kept)
     if life.state == DARK:
@@ -739,6 +749,8 @@ def stand(w: World, job: int, s: int) -> None:
         hold_bent(w, job, s, 1)
         push_end(w, job, life.until_s)
     elif life.state == STOPS:
+        w.state_S[s].stopping += outcome.gpus
+        w.state_S[s].stops_until_s = max(w.state_S[s].stops_until_s, life.until_s)
         hold_overhead(w, s, outcome.gpus, freedom.stop_power * outcome.power_w)
         if bent.awaits == NOTHING:
             push(w, life.until_s, STOPPED, serial, job)
@@ -765,6 +777,7 @@ def run_again(w: World, job: int, s: int, power_w: float) -> None:
 @kernel(allocates=False)
 def lose_work(w: World, job: int) -> None:
     """Counts the work of a suspended job that is given up as lost: it earns nothing."""
+    owe(w, job, w.shown.life_J[job].site, -1)
     x = w.bent_J[job].noted
     while x >= 0:
         segment = w.segment_K[x]

@@ -44,12 +44,12 @@ REACH: Final = 3
 """Event: a job reaches a site, or the earliest start it was given."""
 ARRIVAL: Final = 4
 """Event: a job arrives at its ingress point."""
-DEADLINE: Final = 5
-"""Event: a waiting job's latest start has passed."""
-STOPPED: Final = 6
+STOPPED: Final = 5
 """Event: a suspended job has written its checkpoint."""
-LOADED: Final = 7
+LOADED: Final = 6
 """Event: a resumed job has loaded its checkpoint."""
+DEADLINE: Final = 7
+"""Event: a waiting job's latest start has passed."""
 LIFT: Final = 8
 """Event: a job's slack is used up, and its power cap is lifted."""
 BREAK: Final = 9
@@ -183,9 +183,9 @@ SITE_STATE: Final = np.dtype(
         ("last_running", "i8"),
         ("changed", "i8"),  # 1 where something has changed since its running jobs were asked about
         ("asks", "i8"),  # 1 while they are asked about because of that
-        ("owed", "i8"),  # GPUs of suspended jobs that wait for them here, or more; 0 for none (``kept_room``)
+        ("owed", "i8"),  # GPUs that suspended jobs are to be given again here (``kept_room``)
         ("stopping", "i8"),  # GPUs of those that still write their checkpoints
-        ("stops_until_s", "f8"),  # when the last of them is expected to have, s
+        ("stops_until_s", "f8"),  # when the last that did has, s
         ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load
         ("overhead_w", "f8"),  # their facility power, W
         ("bent_gpus", "i8"),  # GPUs of jobs that run under a power cap, or on another gang than they started on

@@ -173,7 +173,7 @@ def _freed(environment: Environment, lever: Bending) -> Environment:
     """Returns an environment whose jobs of all classes have a freedom; those that state it keep theirs.
 
     Suspending takes what ``Checkpoint`` says by default, resizing doubles or halves a gang at a speed-up of ``DOUBLED``
-    a doubling, caps follow the measured curve ``CAPS``.
+    a doubling, caps follow the measured curve ``CAPS``, moves are those of suspended jobs.
     """
     if environment.protocol != "each-slot" or environment.learns_run_times:
         why = "its run times are learned" if environment.learns_run_times else "its protocol is on-arrival"

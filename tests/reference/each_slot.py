@@ -154,6 +154,9 @@ class Run:
                 continue
             if kind == ARRIVE:
                 job.site = self.plant.homes[job.origin]
+                if self.plant.quotas is not None and self.plant.quotas.refuses(job, time_s):
+                    job.status, job.site = "overdue", -1
+                    continue
             job.status, job.reach_s = "queued", time_s
             self.queues[job.site].append(index)
 
@@ -249,7 +252,7 @@ def play(run, answer):
     for index, job in enumerate(jobs):
         job.index, job.status = index, "planned"
     if plant.quotas is not None:
-        plant.quotas.jobs = jobs
+        plant.quotas.jobs, plant.quotas.clock = jobs, lambda: run.now_s
     slot = 0
     while True:
         time_s = slot * plant.slot_s

@@ -247,6 +247,8 @@ def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None
 
     Exits with 1 if the service reports a problem.
     """
+    from noonward.live.tenants import said_of
+
     with open_client(address) as client:
         service, found, tenants = client.service(), client.sites(), client.tenants()
     if json:
@@ -266,6 +268,9 @@ def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None
             average = "" if one.average is None else f", {one.average:.1f} on average"
             most = f" of {one.gpus}" if one.most == one.gpus else f" of {one.gpus}, with loans {one.most}"
             print(f"tenant: {one.name} holds {one.used}{most} GPUs{average}; {one.waiting} jobs waiting")
+            for amount in one.budget:
+                until = "" if amount.until is None else f" until {amount.until} UTC"
+                print(f"        budget{until}: {said_of(amount)}{'; used up' if amount.used_up else ''}")
         if service.late_signal_hours:
             print(f"prices: {service.late_signal_hours} zone-hours are not known yet; forecasts replace them")
         _print_problems(service)

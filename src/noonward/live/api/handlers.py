@@ -173,7 +173,7 @@ class Api:
         self.guard.charge_jobs(holder, len(many))
         limit = limit_of(self.tenants, holder.name)
         rows = await self._checked(many)
-        self.check_gangs(limit, rows)
+        self.check_limits(limit, rows)
         check = None if limit is None else limit.check_waiting
         ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name, check)))
         self.controller.decide_wake.set()
@@ -188,9 +188,10 @@ class Api:
             rows += [self.checker.row(one) for one in many[first : first + AT_ONCE]]
         return rows
 
-    def check_gangs(self, limit: Limit | None, rows: Iterable[JobRow]) -> None:
-        """Raises DataError where a job has a larger gang than its submitter's tenant may have."""
+    def check_limits(self, limit: Limit | None, rows: Iterable[JobRow]) -> None:
+        """Raises DataError where a gang is larger than its submitter's tenant may have, or its budget is used up."""
         if limit is not None:
+            limit.check_budget(self.controller.world)
             for row in rows:
                 limit.check_gang(row.name, row.gpus_min, row.gpus_max)
 

@@ -80,7 +80,7 @@ class Forms:
         try:
             row, who = self.api.checker.row(_job_of(fields)), visitor.holder.name
             limit = limit_of(self.api.tenants, who)
-            self.api.check_gangs(limit, [row])
+            self.api.check_limits(limit, [row])
             check = None if limit is None else limit.check_waiting
             ids, new = await run_in_threadpool(self.api.store.do, submission([row], who, check))
         except NoonwardError as error:

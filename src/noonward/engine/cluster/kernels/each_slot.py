@@ -59,7 +59,7 @@ from noonward.engine.cluster.kernels.segments import (
     suspend,
     take_job,
 )
-from noonward.engine.cluster.kernels.tenants import end_plans, order_queue, plan_quota, waits_for_turn
+from noonward.engine.cluster.kernels.tenants import end_plans, is_refused, order_queue, plan_quota, waits_for_turn
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     BREAK,
@@ -345,7 +345,10 @@ def take_events(w: World, until: float) -> int:
         if arrives:
             view.run_1[0].now_s = max(view.run_1[0].now_s, arrival)
             job = take_job(w)
-            enqueue(w, job, view.home_I[view.job_J[job].origin])
+            if w.engine_1[0].budgets and is_refused(w, job):
+                give_up(w, job)
+            else:
+                enqueue(w, job, view.home_I[view.job_J[job].origin])
             continue
         drop_top(w)
         if kind == WITHHOLD:

@@ -200,6 +200,18 @@ def test_in_random_worlds_budgets_hold_jobs_back_until_their_periods_end():
     assert refused > 15
 
 
+@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
+def test_priorities_order_queues_as_in_the_slow_oracle(seed, protocol):
+    world = small_worlds.with_priorities(small_worlds.draw(seed, protocol), seed)
+    if seed % 2:
+        world = small_worlds.with_tenants(world, seed)
+    if protocol == "each-slot":
+        compare_each_slot(world, seed)
+    else:
+        compare_on_arrival(world, seed, seed % 3 == 0)
+
+
 def test_in_random_worlds_sites_wait_for_the_next_step():
     waited = 0
     for seed in range(40):

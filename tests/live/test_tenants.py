@@ -14,10 +14,11 @@ from noonward.cli import live_client
 from noonward.cli.main import app
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
-from noonward.errors import ScenarioError
+from noonward.errors import DataError, ScenarioError
 from noonward.ledger.record import job_table
 from noonward.live.api.app import make_app
 from noonward.live.client import Client
+from noonward.live.requests import request_of
 from noonward.live.tenants import require_default, tenants_shown
 from noonward.live.tokens import make_token
 from noonward.live.why import why
@@ -66,6 +67,61 @@ def test_a_day_under_budgets_is_decided_as_in_the_simulation(service, policy, pr
     spent = shown["blue"].budget[0]
     assert spent.due == pytest.approx(0.0, abs=1e-12)
     assert spent.spent == pytest.approx(jobs.filter(jobs["tenant"] == 0)["energy_usd"].sum())
+
+
+@pytest.mark.parametrize("restart_every", [0, 15])
+@pytest.mark.parametrize(("policy", "protocol"), [("local-fcfs", "each-slot"), ("dp-max-clock", "on-arrival")])
+def test_a_day_of_priorities_is_decided_as_in_the_simulation(service, policy, protocol, restart_every):
+    sites = "fleet.sites.0.gpus=3", "fleet.sites.1.gpus=3", "jobs.gpus_cap=3"
+    live = service(policy, f"protocol={protocol}", "priorities={}", *sites)
+    priority_J = np.arange(len(live.environment.jobs)) % 4
+    live.environment = replace(live.environment, priority_J=priority_J)
+    live.play(restart_every)
+    outcome = run(live.environment, make_scheduler(policy))
+    rows = live.store.read("SELECT * FROM jobs ORDER BY arrival_s, id")
+    found = [np.nan if row["start_s"] is None else row["start_s"] for row in rows]
+    np.testing.assert_array_equal(found, outcome.job_J["start_s"])
+    free = replace(live.environment, priorities=None, priority_J=None)
+    start_s_J = run(free, make_scheduler(policy)).job_J["start_s"]
+    assert not np.array_equal(start_s_J, outcome.job_J["start_s"], equal_nan=True)
+
+
+def test_priorities_are_those_of_the_class_or_the_job_and_a_tenant_may_use_some(service, tmp_path, monkeypatch):
+    limits = "tenants={default: guests, of: {blue: {gpus: 16, members: [ann]}, guests: {gpus: 16, priority_max: 10}}}"
+    live = service("local-fcfs", "priorities={fine-tuning: 3}", limits)
+    with local_client(live) as http:
+        tokens = {name: make_token(live.store, name, "submit") for name in ("ann", "rob")}
+
+        def ask(who, content):
+            return http.post("/v1/jobs", json=content, headers={"Authorization": f"Bearer {tokens[who]}"})
+
+        assert ask("ann", {**JOB, "priority": 100}).status_code == 201
+        assert ask("rob", {**JOB, "priority": 10}).status_code == 201
+        assert ask("rob", JOB).status_code == 201
+        said = refusal(ask("rob", {**JOB, "priority": 11}))
+        assert "has priority 11; tenant 'guests' may use priorities up to 10 (priority_max)" in said
+        assert ask("ann", {**JOB, "priority": 101}).status_code == 422
+        assert [row["priority"] for row in live.store.read("SELECT priority FROM jobs ORDER BY id")] == [100, 10, 3]
+
+        def pass_on(request):
+            answer = http.request(request.method, request.url.path, content=request.content,
+                                  headers={"Authorization": f"Bearer {tokens['ann']}"})  # fmt: skip
+            return httpx.Response(answer.status_code, content=answer.content)
+
+        transport = httpx.MockTransport(pass_on)
+        monkeypatch.setattr(
+            live_client, "open_client", lambda address: Client("http://localhost:8470", transport=transport)
+        )
+        asked = ["submit", "true", "--work", "60", "--origin", "north", "--priority", "42"]
+        assert CliRunner().invoke(app, asked).exit_code == 0
+        assert ask_job(http, tokens["ann"], 4)["priority"] == 42
+    plain = service("local-fcfs")
+    with pytest.raises(DataError, match="states no priorities"):
+        plain.checker.row(request_of({**JOB, "priority": 1}))
+
+
+def ask_job(http, token, number):
+    return http.get(f"/v1/jobs/{number}", headers={"Authorization": f"Bearer {token}"}).json()
 
 
 def test_a_budget_is_shown_refuses_and_is_why_a_job_waits(service, monkeypatch):

@@ -84,6 +84,7 @@ class Job:
         preset_site: Site of a routing drawn with the workload; None for none.
         class_: Index of its class.
         tenant: Index of its tenant, where there are quotas.
+        priority: Those of a higher one come first.
     """
 
     arrival_s: float
@@ -97,6 +98,7 @@ class Job:
     preset_site: int | None = None
     class_: int = 0
     tenant: int = 0
+    priority: int = 0
     index: int = -1
     moves: int = 0
     status: str = "in transit"

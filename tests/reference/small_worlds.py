@@ -61,6 +61,7 @@ class World:
     tenants: list = field(default_factory=list)  # reference.tenants.Tenant; none for no quotas
     half_life_s: float | None = None
     start: datetime = START
+    ranked: bool = False  # whether the rows' priorities count
     extra: dict = field(default_factory=dict)
     another: object = None  # draws the rows of another such world, given a random.Random
 
@@ -125,13 +126,17 @@ class World:
         )
 
     def stated_tenants(self):
-        """Tenants, as the package's environment holds them."""
+        """Tenants and priorities, as the package's environment holds them."""
+        ranks = (
+            {"priorities": {}, "priority_J": np.array([row["priority"] for row in self.rows])} if self.ranked else {}
+        )
         if not self.tenants:
-            return {}
+            return ranks
         said = {f"tenant{t}": tenant.spec() for t, tenant in enumerate(self.tenants)}
         half_life_h = None if self.half_life_s is None else self.half_life_s / HOUR_S
         tenant_J = np.array([row["tenant"] for row in self.rows])
-        return {"tenants": Tenants.model_validate({"of": said, "half_life_h": half_life_h}), "tenant_J": tenant_J}
+        tenants = Tenants.model_validate({"of": said, "half_life_h": half_life_h})
+        return {"tenants": tenants, "tenant_J": tenant_J, **ranks}
 
     def stated_most(self):
         """The most that each tenant may ever hold: its quota in an empty world."""
@@ -140,7 +145,7 @@ class World:
     def quotas(self):
         """Tenants, as the oracles take them; None for none."""
         if not self.tenants:
-            return None
+            return Quotas([Tenant(10**9)], None, self.slot_s) if self.ranked else None
         budgets = Budgets(self.start, self.sites, self.price, self.carbon)
         return Quotas(self.tenants, self.half_life_s, self.slot_s, budgets)
 
@@ -260,6 +265,7 @@ class World:
                 row["preset_site"] if row["preset_site"] >= 0 else None,
                 row["class_"],
                 row.get("tenant", 0),
+                row["priority"] if self.ranked else 0,
             )
             for row in self.rows
         ]
@@ -494,6 +500,16 @@ def with_tenants(world, seed):
     for row in world.rows:
         row["tenant"] = rng.choice([t for t in range(len(most)) if row["gpus_min"] <= most[t]])
     world.half_life_s = rng.choice((None, 0.0, 900.0, 7200.0, 604800.0))
+    return world
+
+
+def with_priorities(world, seed):
+    """Gives the jobs of a world priorities."""
+    rng = random.Random(f"{seed} priorities")
+    few = rng.sample(range(-100, 101), rng.randint(1, 4))
+    for row in world.rows:
+        row["priority"] = rng.choice(few)
+    world.ranked = True
     return world
 
 

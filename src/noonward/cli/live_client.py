@@ -85,6 +85,10 @@ def submit(
     qos: Annotated[str | None, typer.Option(help="Quality of service at its cluster.")] = None,
     account: Annotated[str | None, typer.Option(help="Account at its cluster.")] = None,
     exclusive: Annotated[bool, typer.Option("--exclusive", help="Give it its nodes alone.")] = False,
+    priority: Annotated[
+        int | None,
+        typer.Option(min=-100, max=100, help="Jobs of a higher one come first; default: that of its class."),
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: repeating the call with it submits nothing twice.")
     ] = None,
@@ -107,6 +111,7 @@ def submit(
                 "deadline_s": deadline, "time_limit_s": time, "tasks": tasks, "after": after,
                 "environment": _variables(env), "workdir": chdir, "output": output, "image": image,
                 "partition": partition, "qos": qos, "account": account, "exclusive": exclusive or None,
+                "priority": priority,
             }  # fmt: skip
             from noonward.live.requests import request_of
 

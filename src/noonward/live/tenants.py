@@ -77,6 +77,7 @@ class TenantShown(msgspec.Struct, kw_only=True):
     """Jobs that have not been started."""
     waiting_max: int | None
     gang_max: int | None
+    priority_max: int | None
     budget: list[BudgetShown] = []
     """Its budget by amount; empty: it has none."""
 
@@ -110,6 +111,24 @@ class Limit(NamedTuple):
             raise DataError(
                 f"job {name!r} needs {gpus_min} GPUs at once; tenant {tenant!r} may hold at most {most}, borrowed ones "
                 "counted: ask for fewer, or have its quota raised"
+            )
+
+    def check_priority(self, name: str, priority: int) -> None:
+        """Checks the priority of a job.
+
+        Args:
+            name: Name of the job.
+            priority: Its priority.
+
+        Raises:
+            DataError: It is higher than the user's tenant may use.
+        """
+        tenant = self.tenants.names[self.tenants.index(self.user or None)]
+        most = self.tenants.of[tenant].priority_max
+        if most is not None and priority > most:
+            raise DataError(
+                f"job {name!r} has priority {priority}; tenant {tenant!r} may use priorities up to {most} "
+                "(priority_max): give a lower one, or have the limit raised"
             )
 
     def check_budget(self, world: World) -> None:
@@ -284,6 +303,7 @@ def tenants_shown(store: Store, world: World, tenants: Tenants | None) -> list[T
             waiting=waiting_T[t],
             waiting_max=stated.waiting_max,
             gang_max=stated.gang_max,
+            priority_max=stated.priority_max,
             budget=budget_shown(world, t),
         )
         for t, (name, stated) in enumerate(tenants.of.items())

@@ -39,7 +39,7 @@ from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.freedom import Lever, bend
 from noonward.model.cluster.jobs import SUBMITTED
 from noonward.model.cluster.power_limit import PowerSteps
-from noonward.model.cluster.tenant import TENANT
+from noonward.model.cluster.tenant import Tenants
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.signals import SiteSignals
 from noonward.seeding import stream
@@ -143,7 +143,9 @@ def _blank_world(
     engine_1["rewards"] = NO_REWARDS
     engine_1["caps"] = NO_CAPS
     tenants = brief.tenants
-    engine_1["tenants"] = 0 if tenants is None else len(tenants.names)
+    ranked = tenants is not None or brief.priorities is not None
+    tenant_T = Tenants.nobody() if tenants is None else tenants.records()
+    engine_1["tenants"] = len(tenant_T) if ranked else 0
     engine_1["half_life_s"] = np.nan if tenants is None else tenants.half_life_s
     engine_1["epoch_s"] = brief.start.timestamp()
     if tenants is not None:
@@ -170,7 +172,7 @@ def _blank_world(
         bent_J=np.zeros(slots if bends else 1, BENT),
         segment_K=np.zeros(SEGMENTS if bends else 0, SEGMENT),
         failure_RX=np.zeros((0, 0)),
-        tenant_T=np.zeros(1, TENANT) if tenants is None else tenants.records(),
+        tenant_T=tenant_T,
     )
 
 

@@ -93,6 +93,8 @@ class Standing(NamedTuple):
     """What it had lived through (``ToldEngine.life``), of a job that has run and may be suspended or capped."""
     run_s: float = 0.0
     """Expected run time of a running job, s."""
+    priority: int = 0
+    """Jobs of a higher one come first, where priorities are stated."""
 
 
 class ToldEngine(SteppedEngine):
@@ -305,6 +307,7 @@ class ToldEngine(SteppedEngine):
         track_J["earliest_s"][slot_K] = [one.earliest_s for one in standing]
         track_J["held"][slot_K] = [one.held for one in standing]
         track_J["tenant"][slot_K] = [one.tenant for one in standing]
+        track_J["priority"][slot_K] = [one.priority for one in standing]
         self._make_room()
         for one in standing:
             status, site = one.outcome["status"], int(one.outcome["site"])

@@ -173,10 +173,10 @@ class World:
         for one in arrivals:
             if (one.job, one.attempt) in added:
                 continue
-            self.note_told("arrive", *one[:-3], sorted(one.vetoed), list(one.told), one.tenant)
+            self.note_told("arrive", *one[:-4], sorted(one.vetoed), list(one.told), one.tenant, one.priority)
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
-            self.engine.arrive(serial, held=one.held, tenant=one.tenant, **one.columns())
+            self.engine.arrive(serial, held=one.held, tenant=one.tenant, priority=one.priority, **one.columns())
 
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
@@ -663,6 +663,7 @@ class World:
                     about.tenant,
                     seat.life if lives else None,
                     seat.run_s or 0.0,
+                    about.priority,
                 )
             )
             if status == PLANNED:

@@ -14,6 +14,9 @@ from noonward.model.cluster.fleet import refuse_repeats
 from noonward.model.spec import MOST, Count, Gang, NonNegative, Positive, Slug, Spec, without_defaults
 from noonward.units import HOUR_S
 
+MOST_PRIORITY: Final = 100
+"""Highest priority of a job; the lowest is as far below 0."""
+Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 Quota = Annotated[int, Field(ge=0, le=MOST)]
 UNLIMITED: Final = MOST * 4
 """GPUs that stand for no limit in a TENANT record."""
@@ -105,6 +108,8 @@ class Tenant(Spec):
     """Largest gang of a job that a live service takes from it, GPUs; none: any."""
     waiting_max: Count | None = None
     """Most jobs it may have waiting at a live service, which refuses more; none: any number."""
+    priority_max: Priority | None = None
+    """Highest priority of a job that a live service takes from it; none: any."""
     budget: Budget | None = None
     """What its jobs may use in a period, in money, energy or emissions; none: any amount."""
 
@@ -185,6 +190,11 @@ class Tenants(Spec):
         """Returns the tenants where one of them is guaranteed one GPU more."""
         more = self.of[name].model_copy(update={"gpus": self.of[name].gpus + 1})
         return self.model_copy(update={"of": {**self.of, name: more}})
+
+    @staticmethod
+    def nobody() -> Records:
+        """Returns the TENANT record that all jobs are of where priorities are stated and no tenants are."""
+        return Tenants(of={"all": Tenant(gpus=MOST)}).records()
 
     def records(self) -> Records:
         """Returns the tenants as TENANT records that hold nothing."""

@@ -631,6 +631,7 @@ def take_slot(w: World) -> int:
     w.track_J[job].earliest_s = 0.0
     w.track_J[job].held = w.submitted_R[r].held
     w.track_J[job].tenant = w.submitted_R[r].tenant
+    w.track_J[job].priority = w.submitted_R[r].priority
     note(w, TAKEN, job)
     return job
 

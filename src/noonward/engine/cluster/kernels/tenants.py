@@ -196,27 +196,42 @@ def would_borrow(w: World, job: int) -> bool:
 
 @kernel(allocates=False)
 def sort_by_tenant(w: World, s: int) -> None:
-    """Notes each tenant's first and last job in a site's queue; ``TRACK.next`` then leads to its own next one."""
+    """Notes each tenant's first and last job in a site's queue; ``TRACK.next`` then leads to its own next one.
+
+    Those of a higher priority come first; it takes a walk through the queue per priority in it.
+    """
     for t in range(w.tenant_T.shape[0]):
         w.tenant_T[t].charged = 0
         w.tenant_T[t].first = w.tenant_T[t].last = -1
-    job = w.state_S[s].head
-    while job >= 0:
-        behind, t = w.track_J[job].next, w.track_J[job].tenant
-        if w.tenant_T[t].last < 0:
-            w.tenant_T[t].first = job
-        else:
-            w.track_J[w.tenant_T[t].last].next = job
-        w.track_J[job].next = -1
-        w.tenant_T[t].last = job
-        job = behind
+    left = w.state_S[s].head
+    while left >= 0:
+        priority, job = w.track_J[left].priority, w.track_J[left].next
+        while job >= 0:
+            priority, job = max(priority, w.track_J[job].priority), w.track_J[job].next
+        job, left, last = left, -1, -1
+        while job >= 0:
+            behind, t = w.track_J[job].next, w.track_J[job].tenant
+            w.track_J[job].next = -1
+            if w.track_J[job].priority < priority:
+                if last < 0:
+                    left = job
+                else:
+                    w.track_J[last].next = job
+                last = job
+            else:
+                if w.tenant_T[t].last < 0:
+                    w.tenant_T[t].first = job
+                else:
+                    w.track_J[w.tenant_T[t].last].next = job
+                w.tenant_T[t].last = job
+            job = behind
 
 
 @kernel(allocates=False)
 def order_queue(w: World, s: int) -> None:
     """Puts a site's queue into the order of turns (``comes_before``), as if each job were started on its smallest gang.
 
-    Jobs of one tenant stay in their order.
+    Jobs of one tenant and priority stay in their order.
     """
     if w.state_S[s].head < 0:
         return
@@ -250,7 +265,8 @@ def comes_before(w: World, job: int, other: int) -> bool:
     """Returns whether it is a waiting job's turn before another one's (-1: there is no other).
 
     First come jobs whose tenants need not borrow for them, then, where there are fair shares, those of the tenant with
-    the least (``fair_share``), then those that joined the queue first, then those that arrived first.
+    the least (``fair_share``), then those of the higher priority, then those that joined the queue first, then those
+    that arrived first.
     """
     if other < 0:
         return True
@@ -261,6 +277,8 @@ def comes_before(w: World, job: int, other: int) -> bool:
         share, other_share = fair_share(w, w.track_J[job].tenant), fair_share(w, w.track_J[other].tenant)
         if share != other_share:
             return bool(share < other_share)
+    if w.track_J[job].priority != w.track_J[other].priority:
+        return bool(w.track_J[job].priority > w.track_J[other].priority)
     joined_s, other_s = w.outcome_R[w.track_J[job].row].reach_s, w.outcome_R[w.track_J[other].row].reach_s
     if joined_s != other_s:
         return bool(joined_s < other_s)

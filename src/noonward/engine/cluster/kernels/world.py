@@ -124,7 +124,7 @@ ENGINE: Final = np.dtype(
         ("hour_waits", "i8"),  # 1 while an hour at which queues are looked at is an event
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
         ("bends", "i8"),  # 1 where running jobs may be stopped: schedulers are asked about them, or they fail
-        ("tenants", "i8"),  # tenants with quotas; 0 where none are stated
+        ("tenants", "i8"),  # tenants with quotas; 0 where none are stated, nor priorities
         ("half_life_s", "f8"),  # half-life of past use in fair shares, s; NaN: there are none
         ("budgets", "i8"),  # tenants with budgets
         ("epoch_s", "f8"),  # second 0 in seconds since 1970, UTC
@@ -144,7 +144,8 @@ TRACK: Final = np.dtype(
         ("earliest_s", "f8"),  # earliest start asked for
         ("reach_s", "f8"),  # when it is at the site it was sent to; while it runs its expected run time (budgets), s
         ("row", "i4"),  # its row of World.outcome_R
-        ("held", "i2"),  # 1 while an operator holds it: nobody is asked about it
+        ("held", "i1"),  # 1 while an operator holds it: nobody is asked about it
+        ("priority", "i1"),  # jobs of a higher one come first
         ("tenant", "i2"),  # whose it is
     ]
 )
@@ -235,7 +236,7 @@ class World(NamedTuple):
     failure_RX: F8
     """When jobs fail, in the order of arrival: ``JobFailures.table_JX``; no rows where none does."""
     tenant_T: Records
-    """TENANT records; one unused record where no tenants are stated."""
+    """TENANT records; where no tenants are stated one, unused unless priorities are (``Tenants.nobody``)."""
 
 
 WORLD_PARTS: Final = (

@@ -164,7 +164,7 @@ def test_what_is_stated_of_budgets_is_checked():
     with pytest.raises(ScenarioError, match="budget in USD or kgCO2, and there are no prices"):
         run(build_environment(blind), make_scheduler("local-fcfs"))
     fails = with_settings(
-        scenario, ["jobs.failures={gpu_mtbf_h: 100}", "tenants={of: {a: {gpus: 8, budget: {kwh: 1}}}}"]
+        scenario, ["jobs.failures={per_gpu_hour: 0.01}", "tenants={of: {a: {gpus: 8, budget: {kwh: 1}}}}"]
     )
     with pytest.raises(ScenarioError, match="kept for jobs that run unbroken"):
         run(build_environment(fails), make_scheduler("local-fcfs"))

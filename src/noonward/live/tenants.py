@@ -233,7 +233,7 @@ def past_spending(store: Store, names: Names, world: World, now_s: float) -> lis
     ]
     rows = [(t, row) for t, row in rows if row["start_s"] >= from_s_T[t]]
     if not rows:
-        return np.zeros((len(records), 3)).tolist()
+        return [[0.0] * 3 for _ in records]
     power = PowerSegments(
         site_K=np.array([names.site(row["site"]) for _, row in rows], np.int32),
         job_K=np.arange(len(rows), dtype=np.int32),
@@ -245,13 +245,13 @@ def past_spending(store: Store, names: Names, world: World, now_s: float) -> lis
     used_JA = settle_power(power, world.signals_at_sites(), len(rows)).job_JA
     spent_TA = np.zeros((len(records), 3))
     np.add.at(spent_TA, [t for t, _ in rows], used_JA[:, [1, 0, 2]])
-    return spent_TA.tolist()
+    return [[float(used) for used in spent_A] for spent_A in spent_TA]
 
 
 def budget_ends_s(world: World, t: int) -> float | None:
     """Returns when the present period of a tenant's budget ends, s since the service's start; None: never."""
     period = int(world.engine.world.tenant_T[t]["period"])
-    until_s = period_of(period, world.brief.start.timestamp(), world.now_s)[1]
+    until_s = float(period_of(period, world.brief.start.timestamp(), world.now_s)[1])
     return until_s if np.isfinite(until_s) else None
 
 

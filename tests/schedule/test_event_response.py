@@ -9,15 +9,18 @@ import pytest
 from noonward.data.environments import build_environment
 from noonward.data.events import INTERVAL_S
 from noonward.data.scenarios.load import load_scenario
+from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.evaluate.events.play import playable, work_gpu_hours
 from noonward.ledger.meters import interval_kw
 from noonward.model.cluster.event import GridEvent, SiteEvent
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.meter import Meter
 from noonward.schedule.cluster.event_response import EventResponse
 from noonward.schedule.cluster.slot_rules import LocalFcfs
 from noonward.schedule.policies import _packaged, make_scheduler, register, registered_policies, using
+from noonward.seeding import stream
 
 FREE = "{interruptible: true, caps: zeus-v100-bert}"
 SETTINGS = (f"fleet.freedoms={{fine-tuning: {FREE}}}", "jobs.slack_ratio=8", "jobs.count=80")
@@ -92,14 +95,134 @@ def test_caps_lose_less_work_than_suspensions(world, ride):
 def test_emeralds_rules_keep_the_limit_too_and_lose_no_less_work(world, ride):
     one = event(world, ride)
     done = {}
-    for order in ("least-loss", "dvfs-fair", "pause-greedy"):
+    for order in ("least-loss", "dvfs-fair", "dvfs-pause-fair", "pause-greedy"):
         outcome, kw = played(world, [one], ("hold", "cap", "suspend"), order)
         assert kw[0, 51:72].mean() <= one.event.target_kw
         done[order] = work_gpu_hours(outcome, [(4 * 3600.0, 6 * 3600.0)])
         bent = outcome.segment_K is not None and len(outcome.segment_K) > 0
         assert bent or order != "pause-greedy"
-    assert done["least-loss"] > done["pause-greedy"]
+    assert done["least-loss"] > done["dvfs-pause-fair"] > done["pause-greedy"]
     assert done["dvfs-fair"] != done["pause-greedy"]
+
+
+ELASTIC = "{interruptible: true, elastic: {gpus: [1, 2, 4], speedup: [1, 1.9, 3.6]}}"
+
+
+@pytest.fixture(scope="module")
+def elastic():
+    """A fleet whose jobs of 4 GPUs may be resized, and its power without an event."""
+    world = environment(f"fleet.freedoms={{fine-tuning: {ELASTIC}}}", "jobs.slack_ratio=20")
+    return world, interval_kw(run(world, make_scheduler(BASE)), INTERVAL_S)
+
+
+def test_pause_resize_fair_takes_gpus_for_the_event_and_gives_them_back(elastic):
+    """Two jobs of four GPUs run for six hours; an event pauses one, and the other one loses two GPUs."""
+    world, _ = elastic
+    jobs = Jobs.build(arrival_s=np.zeros(2), work=np.full(2, 6 * 3600.0), slack_s=43200.0, gpus=4, origin=0)
+    world = replace(world, jobs=jobs, events=())
+    ride = interval_kw(run(world, make_scheduler("local-fcfs")), INTERVAL_S)
+    one = event(world, ride, cut=0.5, start_h=2.0, hours=1.5)
+    scheduler = EventResponse(make_scheduler("local-fcfs"), ("hold", "suspend"), "pause-resize-fair")
+    outcome = run(replace(world, events=(one,)), scheduler)
+    power = outcome.power
+    gangs = {job: power.gpus_K[power.job_K == job].tolist() for job in (0, 1)}
+    assert all(each[0] == each[-1] == 4 for each in gangs.values())
+    small = power.gpus_K == 2
+    assert len(set(power.job_K[small].tolist())) == 1
+    assert power.from_s_K[small].min() >= one.event.start_s
+    assert one.event.end_s <= power.to_s_K[small].max() <= one.event.end_s + 1800
+    kw = interval_kw(outcome, INTERVAL_S)
+    assert kw[0, 30:42].max() <= one.event.target_kw
+
+
+@pytest.mark.parametrize("order", ["dvfs-pause-fair", "pause-resize-fair"])
+def test_a_restored_response_answers_as_the_one_that_was_stored(elastic, order):
+    world, ride = elastic
+    caps = "{interruptible: true, caps: zeus-v100-bert, elastic: {gpus: [1, 2, 4], speedup: [1, 1.9, 3.6]}}"
+    world = replace(environment(f"fleet.freedoms={{fine-tuning: {caps}}}", "jobs.slack_ratio=20"))
+    world = replace(world, events=(event(world, ride, start_h=5.0),))
+    answers, states = {}, []
+    for restart in (False, True):
+        scheduler = EventResponse(make_scheduler(BASE), order=order)
+        engine = ClusterEngine(world, scheduler, seed=3)
+        scheduler.reset(engine.brief, stream(3, "policy", 0))
+        answers[restart], stored = [], False
+        while engine.step():
+            state = scheduler.state()
+            if restart and not stored and (len(state["turns"]) or len(state["gangs"])):
+                stored = True
+                states.append(state)
+                scheduler = EventResponse(make_scheduler(BASE), order=order)
+                scheduler.reset(engine.brief, stream(8, "policy", 0))
+                scheduler.load_state(state)
+            scheduler.decide(engine.view, engine.answers)
+            answers[restart].append(engine.answers.answer_N.tobytes())
+    assert states
+    assert answers[True] == answers[False]
+
+
+MOVING = "{interruptible: true, caps: zeus-v100-bert, moves: true, checkpoint: {gb: 1}}"
+
+
+@pytest.fixture(scope="module")
+def moving():
+    """A fleet whose running jobs may be resumed at the other site, and its power without an event."""
+    world = environment(f"fleet.freedoms={{fine-tuning: {MOVING}}}", "jobs.count=25", "fleet.sites.1.pue=1.1")
+    return world, interval_kw(run(world, make_scheduler(LOCAL)), INTERVAL_S)
+
+
+LOCAL = "local-fcfs"
+ALL = ("hold", "cap", "suspend")
+
+
+def moved(world, events, levers):
+    outcome = run(replace(world, events=tuple(events)), EventResponse(make_scheduler(LOCAL), levers))
+    return outcome, interval_kw(outcome, INTERVAL_S)
+
+
+def sites_of(outcome):
+    """The sites at which each job ran, by job."""
+    power, found = outcome.power, {}
+    for job, site in zip(power.job_K.tolist(), power.site_K.tolist(), strict=True):
+        found.setdefault(job, []).append(site)
+    return found
+
+
+def test_running_jobs_go_to_a_site_without_an_event_and_waiting_ones_follow(moving):
+    """A job that runs at the site is resumed at the other one, and one that comes in the event starts there."""
+    world, _ = moving
+    jobs = Jobs.build(
+        arrival_s=np.array([0.0, 9000.0]), work=np.array([21600.0, 3600.0]), slack_s=43200.0, gpus=4, origin=1
+    )
+    world = replace(world, jobs=jobs, events=())
+    ride = interval_kw(run(world, make_scheduler(LOCAL)), INTERVAL_S)
+    one = event(world, ride, cut=0.9, start_h=2.0, site=1)
+    stayed, _ = moved(world, [one], ALL)
+    outcome, kw = moved(world, [one], (*ALL, "move"))
+    assert set(sites_of(stayed)[0]) == set(sites_of(stayed)[1]) == {1}
+    assert sites_of(outcome)[0][0] == 1
+    assert sites_of(outcome)[0][-1] == 0
+    assert set(sites_of(outcome)[1]) == {0}
+    assert kw[1, 27:48] == pytest.approx(8 * 8 * 1.1 / 1000)
+    span = [(2 * 3600.0, 4 * 3600.0)]
+    assert work_gpu_hours(outcome, span) > work_gpu_hours(stayed, span) + 4
+
+
+def test_no_job_goes_to_a_site_that_is_in_an_event_or_told_of_one(moving):
+    world, ride = moving
+    both = [event(world, ride, cut=0.9, site=1), event(world, ride, cut=0.9, site=0)]
+    outcome, _ = moved(world, both, (*ALL, "move"))
+    stayed, _ = moved(world, both, ALL)
+    assert outcome.job_J.tobytes() == stayed.job_J.tobytes()
+
+
+def test_a_journey_that_costs_more_than_the_work_is_not_made(moving):
+    world, ride = moving
+    dear = replace(world, links=replace(world.links, usd_per_gb_IS=world.links.usd_per_gb_IS + 1e3))
+    one = event(world, ride, cut=0.9, site=1)
+    outcome, _ = moved(dear, [one], (*ALL, "move"))
+    stayed, _ = moved(dear, [one], ALL)
+    assert outcome.job_J["site"].tolist() == stayed.job_J["site"].tolist()
 
 
 def test_an_event_changes_nothing_before_its_notice(world, ride):

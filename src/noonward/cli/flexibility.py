@@ -78,6 +78,13 @@ def event(
             help="When it begins, counted from the window's start: 30h. [default: drawn by the seed]",
         ),
     ] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="SITE", help="Ask this site alone. [default: all, for the same share]")
+    ] = None,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Also play Emerald's four rules, and nothing at all.")
+    ] = False,
+    moves: Annotated[bool, typer.Option("--moves", help="Also let jobs go to other sites.")] = False,
     policy: FleetPolicy = None,
     seed: Seed = 0,
     scenario: Scenario,
@@ -86,8 +93,8 @@ def event(
 ) -> None:
     """Play one grid event on a fleet.
 
-    Shows what it leaves out and what it loses. All sites are asked for the same share of the power
-    that they would have drawn.
+    Shows what it leaves out and what it loses. Unless one is named, all sites are asked for the same
+    share of the power that they would have drawn.
     """
     from noonward.data.events import INTERVAL_S
     from noonward.errors import ScenarioError
@@ -111,7 +118,8 @@ def event(
             f"an event of {hours:g} h that begins at hour {start_s / HOUR_S:g} does not lie in the window of "
             f"{environment.window_s / HOUR_S:g} h; give an earlier --start-h, after the first five minutes"
         )
-    played = play_event(scenario, policy, case, INTERVAL_S * round(start_s / INTERVAL_S), seed=seed)
+    begin_s = INTERVAL_S * round(start_s / INTERVAL_S)
+    played = play_event(scenario, policy, case, begin_s, seed=seed, site=site, controls=controls, moves=moves)
     findings = event_words(played, drawn=start_h is None)
     place = out / f"event-{scenario.name}-seed{seed}" / "report.html"
     report = write_tables(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
 
-from noonward.arrays import F8
+from noonward.arrays import F8, Bools
 from noonward.data.events import INTERVAL_S
 from noonward.evaluate.events.flexibility import shown_hours, shown_notice
 from noonward.evaluate.events.play import RAMP_S, Case, Played, PlayedRun, Ride, policy_of
@@ -18,23 +18,46 @@ from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import DASHES, INK, PALE, POLICY_COLORS, lay_out
 from noonward.evaluate.table import UNDEFINED, Figure, TextTable
 from noonward.model.cluster.scenario import Scenario
+from noonward.schedule.cluster.event_orders import Order
 from noonward.schedule.cluster.event_response import LEVERS, Lever
 from noonward.units import HOUR_S
 
-WAYS: Final[dict[str, tuple[Lever, ...]]] = {
-    "hold": ("hold",),
-    "hold-suspend": ("hold", "suspend"),
-    "hold-cap": ("hold", "cap"),
-    "all": LEVERS,
+
+class Means(NamedTuple):
+    """What is done in an event.
+
+    Attributes:
+        words: The same in words.
+        levers: What may be done.
+        order: How running jobs are bent.
+    """
+
+    words: str
+    levers: tuple[Lever, ...]
+    order: Order = "least-loss"
+
+
+WAYS: Final[dict[str, Means]] = {
+    "hold": Means("starts wait", ("hold",)),
+    "hold-suspend": Means("starts wait, running jobs are suspended", ("hold", "suspend")),
+    "hold-cap": Means("starts wait, running jobs are capped", ("hold", "cap")),
+    "all": Means("all levers", LEVERS),
 }
 """Sets of levers that are compared, by name."""
-WAY_WORDS: Final = {
-    "hold": "starts wait",
-    "hold-suspend": "starts wait, running jobs are suspended",
-    "hold-cap": "starts wait, running jobs are capped",
-    "all": "all levers",
+MOVES: Final[dict[str, Means]] = {
+    "all-move": Means("all levers, and jobs go to other sites", (*LEVERS, "move")),
 }
-"""What is done, by set of levers."""
+"""All levers with moves to other sites, by name."""
+CONTROLS: Final[dict[str, Means]] = {
+    "ride-through": Means("nothing is done", ()),
+    "dvfs-fair": Means("all are capped alike (Emerald)", LEVERS, "dvfs-fair"),
+    "dvfs-pause-fair": Means("some are paused in turn, the others capped alike (Emerald)", LEVERS, "dvfs-pause-fair"),
+    "pause-greedy": Means("those with most slack are paused (Emerald)", LEVERS, "pause-greedy"),
+    "pause-resize-fair": Means(
+        "one is paused at most, the others lose GPUs alike (Emerald)", LEVERS, "pause-resize-fair"
+    ),
+}
+"""Controls, by name: nothing is done, and Emerald's four rules."""
 SHOWN_H: Final = 2.0
 """Hours before and after the event that the picture shows."""
 
@@ -50,8 +73,10 @@ class OneEvent:
         case: The event.
         start_s: Its begin, s.
         ride: The run without it.
-        played: What came of it, by set of levers.
-        kw_SN: Power of each site by interval, kW, by set of levers.
+        site: Site that is asked; None: all are.
+        ways: What is done, by name.
+        played: What came of it, by name.
+        kw_SN: Power of each site by interval, kW, by name.
     """
 
     scenario: str
@@ -60,8 +85,15 @@ class OneEvent:
     case: Case
     start_s: float
     ride: Ride
+    site: str | None
+    ways: dict[str, Means]
     played: dict[str, Played]
     kw_SN: dict[str, F8]
+
+    @property
+    def asked_S(self) -> Bools:
+        """Which sites are asked."""
+        return np.array([self.site in (None, site) for site in self.ride.environment.sites])
 
     def metrics(self) -> list[Metric]:
         """Returns all figures (docs/figures.md)."""
@@ -84,7 +116,16 @@ class OneEvent:
 
 
 def play_event(
-    scenario: Scenario, policy: str | None, case: Case, start_s: float, *, index: int = 0, seed: int = 0
+    scenario: Scenario,
+    policy: str | None,
+    case: Case,
+    start_s: float,
+    *,
+    index: int = 0,
+    seed: int = 0,
+    site: str | None = None,
+    controls: bool = False,
+    moves: bool = False,
 ) -> OneEvent:
     """Plays one event on a fleet, under every set of levers.
 
@@ -95,14 +136,18 @@ def play_event(
         start_s: Its begin, seconds since the window's.
         index: Number of the environment.
         seed: Seed.
+        site: Site that is asked; None: all are, each for the same share of its power.
+        controls: Whether ``CONTROLS`` are played, too.
+        moves: Whether ``MOVES`` are played, too.
 
     Raises:
-        ScenarioError: The scenario cannot have events.
+        ScenarioError: The scenario cannot have events, or has no such site.
     """
     chosen = policy_of(scenario, policy)
     played, kw_SN = {}, {}
-    for way, levers in WAYS.items():
-        spec = PlayedRun(scenario, index, seed, chosen, case, (start_s,), levers)
+    ways = WAYS | (MOVES if moves else {}) | (CONTROLS if controls else {})
+    for way, (_, levers, order) in ways.items():
+        spec = PlayedRun(scenario, index, seed, chosen, case, (start_s,), levers, order, site)
         played[way], ride, kw_SN[way] = spec.play()
     return OneEvent(
         scenario=scenario.name,
@@ -111,6 +156,8 @@ def play_event(
         case=case,
         start_s=start_s,
         ride=ride,
+        site=site,
+        ways=ways,
         played=played,
         kw_SN=kw_SN,
     )
@@ -152,12 +199,19 @@ def event_table(found: OneEvent) -> TextTable:
         ),
         rows=tuple(rows),
         caption="Levers: hold lets jobs start later; suspend and cap act on running jobs of classes that allow it. "
-        "Attained: share of the cut that was asked for. Least in 5 min: the same, at the worst site in its worst five "
-        "minutes. GPU-hours put off: work that would have been done by the end of the event; most of it is made up "
-        "later. At least: the least work that the running jobs could put off if the whole cut were attained. USD per "
-        "MWh: the work put off at the price of a GPU-hour, as if it were never made up. The next column is over the "
-        "whole run, with the work made up later; a negative value is a gain.",
+        + _controls_words(found)
+        + "Attained: share of the cut that was asked for. Least in 5 min: the same, at the worst site in its worst "
+        "five minutes. GPU-hours put off: work that would have been done by the end of the event; most of it is made "
+        "up later. At least: the least work that the running jobs could put off if the whole cut were attained. USD "
+        "per MWh: the work put off at the price of a GPU-hour, as if it were never made up. The next column is over "
+        "the whole run, with the work made up later; a negative value is a gain.",
     )
+
+
+def _controls_words(found: OneEvent) -> str:
+    """Returns what the controls do, in a sentence; nothing where none was played."""
+    said = [f"{way}: {found.ways[way].words}" for way in CONTROLS if way in found.played]
+    return f"Controls: {'; '.join(said)}. " if said else ""
 
 
 def _whole(amount: float) -> str:
@@ -176,7 +230,8 @@ def event_figure(found: OneEvent) -> Figure:
     begin, end = (zero + timedelta(seconds=each) for each in (found.start_s, end_s))
     figure.add_vrect(x0=begin, x1=end, fillcolor=PALE, opacity=0.35, line_width=0, layer="below")
     in_event = slice(round(found.start_s / INTERVAL_S), round(end_s / INTERVAL_S))
-    baseline_kw = float(found.ride.kw_SN[:, in_event].mean(axis=1).sum())
+    asked_S = found.asked_S
+    baseline_kw = float(found.ride.kw_SN[asked_S][:, in_event].mean(axis=1).sum())
     target_kw = (1 - found.case.cut) * baseline_kw
     fallen = zero + timedelta(seconds=found.start_s + min(RAMP_S, found.case.hours * HOUR_S / 2))
     figure.add_scatter(
@@ -186,11 +241,13 @@ def event_figure(found: OneEvent) -> Figure:
     figure.add_annotation(
         x=begin + (end - begin) / 2, y=target_kw, yshift=-36, showarrow=False, text=f"limit: {target_kw:,.3g} kW"
     )
-    kw_of = {way: kw_SN[:, rows].sum(axis=0) for way, kw_SN in found.kw_SN.items()}
+    kw_of = {way: kw_SN[asked_S][:, rows].sum(axis=0) for way, kw_SN in found.kw_SN.items() if way not in CONTROLS}
     same = [way for way in kw_of if way != "all" and np.array_equal(kw_of[way], kw_of["all"])]
-    whole = WAY_WORDS["all"] if not same else f"{WAY_WORDS['all']} (the same as: {WAY_WORDS[same[-1]]})"
-    lines = {"without the event": found.ride.kw_SN[:, rows].sum(axis=0)}
-    lines |= {WAY_WORDS[way]: kw_N for way, kw_N in kw_of.items() if way != "all" and way not in same}
+    whole = found.ways["all"].words
+    if same:
+        whole = f"{whole} (the same as: {found.ways[same[-1]].words})"
+    lines = {"without the event": found.ride.kw_SN[asked_S][:, rows].sum(axis=0)}
+    lines |= {found.ways[way].words: kw_N for way, kw_N in kw_of.items() if way != "all" and way not in same}
     lines[whole] = kw_of["all"]
     for n, (name, kw_N) in enumerate(lines.items()):
         drawn = name in ("without the event", whole)
@@ -203,11 +260,14 @@ def event_figure(found: OneEvent) -> Figure:
         figure.add_scatter(x=times, y=kw_N, mode="lines", name=name, line=line)
     lay_out(figure, 460, legend="above")
     figure.update_xaxes(title_text="time (UTC)")
-    figure.update_yaxes(title_text="power of all sites (kW)", rangemode="tozero")
+    whose = "all sites" if found.site is None else found.site
+    figure.update_yaxes(title_text=f"power of {whose} (kW)", rangemode="tozero")
     return Figure(
         name="event",
         title="Power during the event",
         caption="Five-minute means of all sites. Shaded: the event. Each site has a limit of its own; dashed is their "
-        "sum.",
+        "sum."
+        if found.site is None
+        else f"Five-minute means of {whose}, the site that is asked. Shaded: the event.",
         plot=figure,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.data.events import INTERVAL_S, check_parts, in_parts
 from noonward.engine.run import run
-from noonward.errors import ScenarioError
+from noonward.errors import ScenarioError, nearest
 from noonward.ledger.ledger import Ledger, settle
 from noonward.ledger.meters import interval_kw
 from noonward.ledger.segments import DONE, Outcome
@@ -23,6 +23,7 @@ from noonward.runtime.by_kind import check_fit
 from noonward.runtime.executor import PlainSpec
 from noonward.runtime.runs import environment_of
 from noonward.runtime.shared import shared
+from noonward.schedule.cluster.event_orders import Order
 from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever
 from noonward.schedule.event.cap_optimal import cap_optimal
 from noonward.schedule.event.jobs import RunningJob
@@ -63,7 +64,7 @@ class Played:
         asked_mwh: Energy that was asked to be left out, over all sites and events, MWh.
         delivered_mwh: Energy left out, in each interval at most what was asked, MWh.
         least_compliance: Least compliance of all sites, events and intervals after the ramp.
-        cut_mwh: Energy that the fleet drew less than without events during them, MWh.
+        cut_mwh: Energy that the sites asked drew less than without events during them, MWh.
         lost_gpu_hours: GPU-hours of work that were done during the events without them, and not with them.
         least_gpu_hours: Least GPU-hours of work that the jobs which ran without events could lose at the cut asked.
         least_cut_mwh: Energy that they draw less at that.
@@ -185,10 +186,24 @@ def starts_of(environment: Environment, longest_h: float, notice_h: float = 0.0)
     return (float(first_h * HOUR_S),)
 
 
-def events_of(ride: Ride, case: Case, starts_s: Sequence[float]) -> list[SiteEvent]:
-    """Returns the events of a case at all sites: a target below the mean power that each drew without events."""
+def events_of(ride: Ride, case: Case, starts_s: Sequence[float], only: str | None = None) -> list[SiteEvent]:
+    """Returns the events of a case: a target below the mean power that each site drew without events.
+
+    Args:
+        ride: The run without events.
+        case: The case.
+        starts_s: When events begin, s.
+        only: Site that is asked; None: all are.
+
+    Raises:
+        ScenarioError: The fleet has no such site.
+    """
     found = []
+    if only is not None and only not in ride.environment.sites:
+        raise ScenarioError(f"an event asks the unknown site {only!r}; {nearest(only, ride.environment.sites)}")
     for s, site in enumerate(ride.environment.sites):
+        if only not in (None, site):
+            continue
         for start_s in starts_s:
             end_s = start_s + case.hours * HOUR_S
             rows = slice(round(start_s / INTERVAL_S), round(end_s / INTERVAL_S))
@@ -217,6 +232,8 @@ class PlayedRun(PlainSpec):
         case: The case.
         starts_s: When events begin, s.
         levers: What may be done.
+        order: How running jobs are bent.
+        site: Site that is asked; None: all are, each for the same share of its power.
     """
 
     scenario: Scenario
@@ -226,11 +243,13 @@ class PlayedRun(PlainSpec):
     case: Case
     starts_s: tuple[float, ...]
     levers: tuple[Lever, ...] = LEVERS
+    order: Order = "least-loss"
+    site: str | None = None
 
     @property
     def label(self) -> str:
         """Which case."""
-        return f"{self.case.label}, environment {self.index}, {','.join(self.levers)}"
+        return f"{self.case.label}, environment {self.index}, {self.order}, {','.join(self.levers)}"
 
     def run(self) -> Played:
         """Returns what came of it."""
@@ -239,15 +258,15 @@ class PlayedRun(PlainSpec):
     def play(self) -> tuple[Played, Ride, F8]:
         """Returns what came of it, the run without events, and the sites' power with them, kW."""
         ride = ride_through(self.scenario, self.index, self.seed, self.policy)
-        events = events_of(ride, self.case, self.starts_s)
-        scheduler = EventResponse(make_scheduler(self.policy, "cluster"), self.levers)
+        events = events_of(ride, self.case, self.starts_s, self.site)
+        scheduler = EventResponse(make_scheduler(self.policy, "cluster"), self.levers, self.order)
         outcome = run(replace(ride.environment, events=tuple(events)), scheduler, seed=self.seed)
         kw_SN = interval_kw(outcome, INTERVAL_S)
         ledger = settle(outcome)
         at = {site: s for s, site in enumerate(ride.environment.sites)}
         lines = [each.event.settle(kw_SN[at[each.site]], INTERVAL_S) for each in events]
         spans = [(start_s, start_s + self.case.hours * HOUR_S) for start_s in self.starts_s]
-        rows = np.zeros(kw_SN.shape[1], dtype=bool)
+        rows, asked = np.zeros(kw_SN.shape[1], dtype=bool), sorted({at[each.site] for each in events})
         for begin_s, end_s in spans:
             rows[round(begin_s / INTERVAL_S) : round(end_s / INTERVAL_S)] = True
         least_gpu_hours, least_mwh = least_loss(ride, events)
@@ -256,7 +275,7 @@ class PlayedRun(PlainSpec):
             asked_mwh=sum(line.asked_mwh for line in lines),
             delivered_mwh=sum(line.delivered_mwh for line in lines),
             least_compliance=least_after_ramp(events, lines, kw_SN, at),
-            cut_mwh=float((ride.kw_SN - kw_SN)[:, rows].sum() * INTERVAL_S / HOUR_S / 1000),
+            cut_mwh=float((ride.kw_SN - kw_SN)[asked][:, rows].sum() * INTERVAL_S / HOUR_S / 1000),
             lost_gpu_hours=work_gpu_hours(ride.outcome, spans) - work_gpu_hours(outcome, spans),
             least_gpu_hours=least_gpu_hours,
             least_cut_mwh=least_mwh,

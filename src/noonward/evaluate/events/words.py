@@ -11,7 +11,7 @@ from noonward.data.events import INTERVAL_S
 from noonward.data.jobs.dated import job_rows
 from noonward.evaluate.answer import digits_of
 from noonward.evaluate.events.flexibility import shown_hours
-from noonward.evaluate.events.one import WAY_WORDS, OneEvent
+from noonward.evaluate.events.one import CONTROLS, OneEvent
 from noonward.evaluate.events.play import RAMP_S
 from noonward.evaluate.knowing import told
 from noonward.evaluate.table import UNDEFINED, TextTable
@@ -70,12 +70,13 @@ def event_words(found: OneEvent, drawn: bool) -> list[str]:
     share = given_S.sum() / asked_S.sum() if asked_S.sum() > 0 else 0.0
     how = "; drawn by the seed, and another hour may give more or less (--start-h)" if drawn else ""
     late = "no job more is late" if each.late_jobs <= 0 else f"{each.late_jobs} jobs are not done or dropped"
+    draw = "the sites draw" if found.site is None else f"{found.site} draws"
     return [
         f"The event: {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC{how}.",
-        f"Without it the sites draw {_kw(float(base_S.sum()))} on average; it asks for {_kw(float(asked_S.sum()))} "
-        f"less. With all levers the fleet gives {_kw(float(given_S.sum()))} ({share:.0%}) for "
-        f"{shown_hours(found.case.hours)}; {max(0.0, each.lost_gpu_hours):,.0f} GPU-hours of work are put off, and "
-        f"{late}.",
+        f"Without it {draw} {_kw(float(base_S[found.asked_S].sum()))} on average; it asks for "
+        f"{_kw(float(asked_S.sum()))} less. With all levers the fleet gives {_kw(float(given_S.sum()))} "
+        f"({share:.0%}) for {shown_hours(found.case.hours)}; {max(0.0, each.lost_gpu_hours):,.0f} GPU-hours of work "
+        f"are put off, and {late}.",
         *_ways_words(found),
     ]
 
@@ -86,10 +87,10 @@ def _ways_words(found: OneEvent) -> list[str]:
     if len(set(given)) == 1:
         return []
     said = (
-        f"{WAY_WORDS[way]} ({each.delivered_mwh / each.asked_mwh:.0%} of the energy asked, "
+        f"{found.ways[way].words} ({each.delivered_mwh / each.asked_mwh:.0%} of the energy asked, "
         f"{max(0.0, each.lost_gpu_hours):,.0f} GPU-hours put off)"
         for way, each in found.played.items()
-        if way != "all" and each.asked_mwh > 0
+        if way != "all" and way not in CONTROLS and each.asked_mwh > 0
     )
     return [f"By what is done: {'; '.join(said)}."]
 
@@ -115,7 +116,7 @@ def by_site(found: OneEvent) -> tuple[F8, F8, F8]:
         slice(round(begin_s / INTERVAL_S), round(end_s / INTERVAL_S)) for begin_s in (found.start_s, fallen_s)
     )
     base_S = found.ride.kw_SN[:, whole].mean(axis=1)
-    asked_S = found.case.cut * base_S
+    asked_S = np.where(found.asked_S, found.case.cut * base_S, 0.0)
     less_SN = base_S[:, None] - found.kw_SN["all"][:, after]
     return base_S, asked_S, np.clip(less_SN, 0.0, asked_S[:, None]).mean(axis=1)
 

@@ -29,7 +29,8 @@ from noonward.schedule.cluster.bid_price import (
 )
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
-from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever, Order
+from noonward.schedule.cluster.event_orders import Order
+from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
 from noonward.schedule.cluster.peak_shave import Headroom, PeakShave
@@ -70,9 +71,10 @@ NOISE: Final = Forecast("noisy").noise
 """Error of a noisy forecast where a policy's name gives none."""
 Find = Callable[[str, str], Policy]
 BaseName = Annotated[str, Field(description="policy of protocol each-slot, by its name, module:Class or file")]
-Followed = Literal["hold", "hold-cap", "hold-suspend", "all"]
+Followed = Literal["hold", "hold-cap", "hold-suspend", "all", "all-move"]
 FOLLOWED: Final[dict[Followed, tuple[Lever, ...]]] = {
     "hold": ("hold",), "hold-cap": ("hold", "cap"), "hold-suspend": ("hold", "suspend"), "all": LEVERS,
+    "all-move": (*LEVERS, "move"),
 }  # fmt: skip
 """Levers of a policy that follows events, by the word that its name gives."""
 LEVER_WORDS: Final = {
@@ -80,11 +82,14 @@ LEVER_WORDS: Final = {
     "hold-cap": "starts wait, running jobs are capped",
     "hold-suspend": "starts wait, running jobs are suspended",
     "all": "starts wait, running jobs are capped or suspended",
+    "all-move": "starts wait or go elsewhere, running jobs are capped, suspended or moved",
 }
 ORDER_WORDS: Final = {
     "least-loss": "those first that lose least throughput per watt",
     "dvfs-fair": "all by the same share of what they can shed (Emerald)",
+    "dvfs-pause-fair": "some in turn, and the others by the same share of what they can shed (Emerald)",
     "pause-greedy": "those first that have most slack (Emerald)",
+    "pause-resize-fair": "one at most, and the others resized by the same share of their GPUs (Emerald)",
 }
 FIRST_ROUNDS: Final = 20
 """Improvements of prices that start from learned ones, before the first answer."""

@@ -212,7 +212,7 @@ def _added_w(view: ClusterView, job: int, site: int, gpus: int) -> float:
 
 
 @kernel()
-def _travel_h(view: ClusterView, job: int, site: int, d: int) -> float:
+def travel_h(view: ClusterView, job: int, site: int, d: int) -> float:
     """Returns how long a job travels with its checkpoint from the site where it is suspended, or will be, h."""
     slot_s, record = view.run_1[0].slot_s, view.job_J[job]
     link, size_gb = view.link_IS[view.site_S[site].ingress, d], record.move_gb
@@ -260,7 +260,7 @@ def _cheapest_anywhere(
     for d in range(view.site_S.shape[0]):
         if d == site or not runs_alike(view, job, d) or not fits(view, job, d) or gpus > view.site_S[d].gpus:
             continue
-        away_h = from_h + _travel_h(view, job, site, d)
+        away_h = from_h + travel_h(view, job, site, d)
         last_h = until_h - (return_delay_s(view, job, d) - return_delay_s(view, job, site)) / HOUR_S
         usd, resumed_usd = _cheapest(
             view, prices, booked_ST, slot_0, job, d, gpus, _added_w(view, job, d, gpus), away_h, last_h, units, False,

@@ -3,7 +3,8 @@
 After the pseudocode of the repository ai-emerald/emerald-ai-demo-may-2025 (Apache-2.0). Departures: their simulator
 counts a stopped GPU as 0 W, here ``stopped_w`` is its power; their caps move in steps, here a cap lies anywhere
 between two measured ones. A job's ``least`` is its least mean throughput inside the event
-(``event_share_least``).
+(``event_share_least``). ``event-response`` asks the same functions about the jobs that run, at their slack
+(``schedule.cluster.event_orders``).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def dvfs_fair(jobs: Sequence[RunningJob], budget_w_T: F8, *, stopped_w: float = 
 
 def _throughput(jobs: Sequence[RunningJob], power_w_JT: F8) -> F8:
     """Returns the throughput of jobs whose GPUs all run under one cap."""
-    return np.stack([job.throughput_at(power_w_T) for job, power_w_T in zip(jobs, power_w_JT, strict=True)])
+    rows = [job.throughput_at(power_w_T) for job, power_w_T in zip(jobs, power_w_JT, strict=True)]
+    return np.array(rows).reshape(power_w_JT.shape)
 
 
 def dvfs_pause_fair(jobs: Sequence[RunningJob], budget_w_T: F8, *, stopped_w: float = 0.0) -> EventPlan:
@@ -63,7 +65,7 @@ def dvfs_pause_fair(jobs: Sequence[RunningJob], budget_w_T: F8, *, stopped_w: fl
         ScenarioError: More than ``MOST_CANDIDATES`` jobs may be paused.
     """
     steps = len(budget_w_T)
-    candidates = [j for j, job in enumerate(jobs) if job.least <= 0.5 and steps > 1]
+    candidates = [j for j, job in enumerate(jobs) if job.pausable and job.least <= 0.5 and steps > 1]
     if len(candidates) > MOST_CANDIDATES:
         raise ScenarioError(
             f"dvfs-pause-fair tries every set of the {len(candidates)} jobs that may be paused; at most "
@@ -89,15 +91,29 @@ def _in_turns(
     throughput_JT = np.empty_like(power_w_JT)
     for turn, paused in enumerate(chosen):
         at_T = turns_T == turn
-        dark_w = stopped_w * jobs[paused].gpus
-        # A job that waits for its turn runs at full power: its loss is the turn.
-        running = [replace(job, least=1.0) if j in chosen else job for j, job in enumerate(jobs) if j != paused]
-        rest = dvfs_fair(running, budget_w_T[at_T] - dark_w)
-        others = np.array([j for j in range(len(jobs)) if j != paused])
-        steps = np.flatnonzero(at_T)
-        power_w_JT[np.ix_(others, steps)] = rest.power_w_JT
-        throughput_JT[np.ix_(others, steps)] = rest.throughput_JT
-        power_w_JT[paused, at_T], throughput_JT[paused, at_T] = dark_w, 0.0
+        part = while_paused(jobs, budget_w_T[at_T], chosen, paused, stopped_w)
+        power_w_JT[:, at_T], throughput_JT[:, at_T] = part.power_w_JT, part.throughput_JT
+    return plan_of(power_w_JT, throughput_JT, budget_w_T)
+
+
+def while_paused(
+    jobs: Sequence[RunningJob], budget_w_T: F8, chosen: Sequence[int], paused: int | None, stopped_w: float
+) -> EventPlan:
+    """Returns the plan of one turn of ``dvfs-pause-fair``: one job is stopped, and the rest is capped fairly.
+
+    Args:
+        jobs: Jobs.
+        budget_w_T: Power that all jobs together may draw in each step, W.
+        chosen: Those that are paused in turn. One that waits for its turn runs at full power: its loss is the turn.
+        paused: The one whose turn it is; None where it has stopped already and is not among the jobs.
+        stopped_w: Power of a stopped GPU, W.
+    """
+    others = [j for j in range(len(jobs)) if j != paused]
+    dark_w = 0.0 if paused is None else stopped_w * jobs[paused].gpus
+    running = [replace(jobs[j], least=1.0) if j in chosen else jobs[j] for j in others]
+    rest = dvfs_fair(running, budget_w_T - dark_w)
+    power_w_JT, throughput_JT = np.full((len(jobs), len(budget_w_T)), dark_w), np.zeros((len(jobs), len(budget_w_T)))
+    power_w_JT[others], throughput_JT[others] = rest.power_w_JT, rest.throughput_JT
     return plan_of(power_w_JT, throughput_JT, budget_w_T)
 
 
@@ -105,7 +121,7 @@ def pause_greedy(jobs: Sequence[RunningJob], budget_w_T: F8, *, stopped_w: float
     """Walks the event; where power exceeds the budget, pauses the most flexible job for exactly its allowance."""
     budget_w_T = np.asarray(budget_w_T)
     steps = len(budget_w_T)
-    allowed_J = [int(np.floor((1 - job.least) * steps + 1e-9)) for job in jobs]
+    allowed_J = [int(np.floor((1 - job.least) * steps + 1e-9)) if job.pausable else 0 for job in jobs]
     running_JT = np.ones((len(jobs), steps), dtype=bool)
     left = sorted(range(len(jobs)), key=lambda j: (jobs[j].least, j))
     full_w_J = np.array([job.full_w for job in jobs])
@@ -140,12 +156,15 @@ def pause_resize_fair(jobs: Sequence[RunningJob], budget_w_T: F8, *, stopped_w: 
 
 def _resized(jobs: Sequence[RunningJob], budget_w_T: F8, paused: int | None, stopped_w: float) -> EventPlan | None:
     """Returns the plan with one job paused (or none) and the others resized; None where that job may not be paused."""
-    if paused is not None and jobs[paused].least > 0:
+    if paused is not None and (jobs[paused].least > 0 or not jobs[paused].pausable):
         return None
     gpus_J = np.array([job.gpus for job in jobs])
     per_gpu_J = np.array([job.power_w[-1] for job in jobs])
     kept_J = gpus_J.copy()
-    may_J = np.array([np.floor((1 - job.least) * job.gpus + 1e-9) for job in jobs]).astype(np.int64)
+    may_J = np.array(
+        [min(int(np.floor((1 - job.least) * job.gpus + 1e-9)), job.gpus - job.least_gpus) for job in jobs],
+        dtype=np.int64,
+    )
     if paused is not None:
         kept_J[paused], may_J[paused] = 0, 0
     saved_w_J = np.maximum(per_gpu_J - stopped_w, 0.0)

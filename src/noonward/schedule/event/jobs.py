@@ -25,6 +25,8 @@ class RunningJob:
         throughput: Throughput at each, as a share of that without a cap, not falling; the last is 1.
         least: Least throughput that the job accepts on average over the event, as a share, 0 to 1.
         weight: What a GPU of the job at full throughput counts, above 0.
+        pausable: Whether all its GPUs may be stopped at once.
+        least_gpus: Fewest GPUs that it may be resized to, 0 to ``gpus``.
     """
 
     name: str
@@ -33,6 +35,8 @@ class RunningJob:
     throughput: tuple[float, ...]
     least: float = 0.0
     weight: float = 1.0
+    pausable: bool = True
+    least_gpus: int = 0
 
     def __post_init__(self) -> None:
         """Refuses curves and shares that are none.
@@ -51,6 +55,11 @@ class RunningJob:
             raise ScenarioError(
                 f"job {self.name}: {self.gpus} GPUs, least throughput {self.least:g} and weight {self.weight:g} must "
                 "be at least 1, from 0 to 1, and above 0"
+            )
+        if not 0 <= self.least_gpus <= self.gpus:
+            raise ScenarioError(
+                f"job {self.name}: it may be resized to {self.least_gpus} GPUs at least; that must be from 0 to the "
+                f"{self.gpus} that it holds"
             )
 
     @property

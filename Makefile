@@ -23,8 +23,9 @@ demo: $(VENV)/.demo
 	$(BIN)/noonward compile fine-tuning
 	$(BIN)/noonward compare fine-tuning
 
+# Workers share the cores: libraries that started a thread per core in each of them would wait for one another.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,4 +1,7 @@
-"""Runs the command line within the test's process, as a user's shell would: arguments in, exit code and text out."""
+"""Runs the command line within the test's process, as a user's shell would: arguments in, exit code and text out.
+
+Runs are carried out in that process too, unless workers are asked for: tests run side by side already.
+"""
 
 import os
 import re
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from noonward.cli.main import main
+from noonward.runtime import processes
 from noonward.schedule import policies
 
 BEGINS = re.compile(r".*: (starting|(counting|[\d,]+) [a-z ]+(; results go to .*)?)\n")
@@ -39,6 +43,7 @@ class CommandLine:
             self._capsys.readouterr()
             nets = os.environ.get(policies.NETS, "")
             patch.setenv(policies.NETS, nets)
+            patch.setattr(processes, "cores", lambda: 1)
             with pytest.raises(SystemExit) as left:
                 main()
             if os.environ[policies.NETS] != nets:  # what a command makes known is gone with its process

@@ -22,6 +22,12 @@ def pytest_itemcollected(item):
         item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Puts slow tests first, in whatever order they are: a long one at the end would leave the other cores idle."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_collection_finish(session):
     """Raises if groups do not reach the scheduler of tests: Ray's clusters would then run side by side."""
     if getattr(session.config.option, "loadgroup", False):

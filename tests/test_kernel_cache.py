@@ -41,7 +41,7 @@ def load(monkeypatch, tmp_path):
 
 
 def files(tmp_path):
-    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    return list((tmp_path / "cache").rglob("*.kernel"))
 
 
 def notices_of(function, *arguments):

@@ -51,7 +51,8 @@ def copy(tmp_path):
 def test_imports_are_found(copy, text, files):
     folder, load = copy
     (folder / "own.py").write_text(text, encoding="utf-8")
-    found = {path.relative_to(folder).as_posix() for path in load().imported(folder / "own.py")}
+    module = load()
+    found = {path.relative_to(folder).as_posix() for path in module.imported(folder / "own.py", module.Imports())}
     assert {path for path in found if not path.endswith("__init__.py")} == files
 
 
@@ -78,6 +79,41 @@ def test_a_digest_changes_with_the_files_of_the_closure_alone(copy, edited, chan
     assert (digest() != before) == changes
     (folder / edited).write_text(text, encoding="utf-8")
     assert digest() == before
+
+
+def test_what_files_import_is_kept_by_their_content(copy, tmp_path, monkeypatch):
+    folder, load = copy
+    kept = tmp_path / "folder" / "imports.json"
+
+    def closure(module):
+        return module.closure([folder / KERNEL], module.Imports(kept))
+
+    first = load()
+    files = closure(first)
+    assert files == first.closure([folder / KERNEL])
+    with (folder / "units.py").open("a", encoding="utf-8") as file:
+        file.write("\nimport noonward.evaluate.table\n")
+    second = load()
+    read = []
+    parse = second.ast.parse
+    monkeypatch.setattr(second.ast, "parse", lambda content, *name: read.append(name) or parse(content, *name))
+    assert closure(second) == files | {folder / "evaluate" / "table.py"} | second.closure([folder / "units.py"])
+    names = {Path(name[0]).name for name in read if name}
+    assert "units.py" in names
+    assert "each_slot.py" not in names
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"a": 1}', '{"a'])
+def test_a_damaged_file_of_imports_is_done_without(copy, tmp_path, content):
+    folder, load = copy
+    kept = tmp_path / "imports.json"
+    kept.write_text(content, encoding="utf-8")
+    module = load()
+    found = module.closure([folder / KERNEL], module.Imports(kept))
+    assert found == module.closure([folder / KERNEL])
+    assert len(module.Imports(kept)._modules) > 10
+    (tmp_path / "file").touch()
+    assert module.closure([folder / KERNEL], module.Imports(tmp_path / "file" / "imports.json")) == found
 
 
 def test_an_import_inside_a_function_of_a_file_far_away_counts(copy):

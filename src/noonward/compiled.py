@@ -24,7 +24,7 @@ from numba.core.typed_passes import NativeLowering
 
 from noonward.kernel_cache import KernelCache
 from noonward.notices import listen, tell
-from noonward.sources import closure, digest
+from noonward.sources import Imports, closure, digest
 
 CACHE_VARIABLE = "NOONWARD_CACHE_DIR"
 """Environment variable that names another folder for compiled functions."""
@@ -51,7 +51,13 @@ def cache_folder(source: Path) -> Path:
     Args:
         source: File that exists.
     """
-    return cache_base() / digest(closure([source]), f"numba {numba.__version__}")
+    return cache_base() / digest(closure([source], _imports(cache_base())), f"numba {numba.__version__}")
+
+
+@functools.cache
+def _imports(base: Path) -> Imports:
+    """Returns what is known of imports, kept beside the compiled functions."""
+    return Imports(base / "imports-1.json")
 
 
 def prune_cache(keep: int = 3) -> None:

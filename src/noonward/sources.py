@@ -1,15 +1,19 @@
 """Which of this package's files something rests on: its module and all that it imports, directly or not.
 
 Imports are read from the syntax tree, those inside functions included. Imports for type checkers alone
-(``if TYPE_CHECKING:``) do not count: nothing runs because of them.
+(``if TYPE_CHECKING:``) do not count: nothing runs because of them. What a file imports can be kept on disk by its
+content: to read the syntax of all files takes longer than anything else that a command does before it begins.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib.util
+import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -44,32 +48,73 @@ def file_of(module: str) -> Path:
     return Path(spec.origin)
 
 
-def closure(sources: Iterable[Path]) -> frozenset[Path]:
+class Imports:
+    """What files import, by their content.
+
+    Args:
+        kept: File that keeps it from one process to the next; None: nothing is kept. One that is damaged or cannot be
+            written is done without.
+    """
+
+    def __init__(self, kept: Path | None = None) -> None:
+        self._kept, self._new = kept, False
+        self._modules: dict[str, list[str]] = {}
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+            content = {} if kept is None else json.loads(kept.read_text(encoding="utf-8"))
+            self._modules = {str(key): [str(name) for name in names] for key, names in content.items()}
+
+    def modules(self, path: Path) -> list[str]:
+        """Returns names that may be modules of this package which a file imports."""
+        content = path.read_bytes()
+        place = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else ""
+        key = hashlib.sha256(place.encode() + b"\n" + content).hexdigest()
+        if key not in self._modules:
+            names = dict.fromkeys(_modules(ast.parse(content, str(path)), path))
+            self._modules[key] = [name for name in names if name.partition(".")[0] == NAME]
+            self._new = True
+        return self._modules[key]
+
+    def write(self) -> None:
+        """Writes what is new."""
+        if self._kept is None or not self._new:
+            return
+        part = self._kept.with_name(f"{self._kept.name}.{os.getpid()}.part")
+        with contextlib.suppress(OSError):
+            self._kept.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(json.dumps(self._modules), encoding="utf-8")
+            part.replace(self._kept)
+        self._new = False
+
+
+def closure(sources: Iterable[Path], imports: Imports | None = None) -> frozenset[Path]:
     """Returns files and all files of this package that they import, directly or not.
 
     Args:
         sources: Files of Python source, of this package or not.
+        imports: What is known of files; None: nothing.
     """
+    known = Imports() if imports is None else imports
     files = set(sources)
     new = list(files)
     while new:
-        more = {file for path in new for file in imported(path)} - files
+        more = {file for path in new for file in imported(path, known)} - files
         files |= more
         new = list(more)
+    known.write()
     return frozenset(files)
 
 
 @functools.cache
-def imported(path: Path) -> tuple[Path, ...]:
+def imported(path: Path, imports: Imports) -> tuple[Path, ...]:
     """Returns the files of this package that a file imports.
 
     Args:
         path: File of Python source.
+        imports: What is known of files.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     found: dict[Path, None] = {}
-    for module in _modules(tree, path):
-        file = _module_file(module)
+    for module in imports.modules(path):
+        file = _module_file(_homes().get(module.removeprefix(f"{NAME}."), module))
         if file is not None and file != path:
             found[file] = None
     return tuple(found)
@@ -118,15 +163,14 @@ def _modules(tree: ast.Module, path: Path) -> Iterator[str]:
                 parts = (NAME, *path.relative_to(PACKAGE).parts)
                 base = ".".join([*parts[: len(parts) - node.level], *filter(None, [base])])
             yield base
-            if base == NAME:
-                yield from (_homes().get(alias.name, f"{base}.{alias.name}") for alias in node.names)
-            else:
-                yield from (f"{base}.{alias.name}" for alias in node.names)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 def _run_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yields all nodes but those under ``if TYPE_CHECKING:``."""
+    """Yields all statements and what holds statements, but not those under ``if TYPE_CHECKING:``."""
     for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            continue
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             for other in node.orelse:
                 yield other

@@ -9,7 +9,13 @@ from noonward.bench.scale import many_sites
 from noonward.bound.cluster_utility import many_jobs
 from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
-from noonward.bound.cluster_utility.many_jobs import STEP_SHARE, candidate_starts, many_jobs_bound, standing_for_all
+from noonward.bound.cluster_utility.many_jobs import (
+    PARTS,
+    STEP_SHARE,
+    candidate_starts,
+    many_jobs_bound,
+    standing_for_all,
+)
 from noonward.bound.cluster_utility.prices import descend_evenly
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
@@ -40,7 +46,7 @@ def test_the_bound_of_few_jobs_that_stand_for_all_is_never_below_the_exact_bound
 def test_where_every_job_stands_for_itself_prices_and_bound_are_those_of_all_jobs(medium):
     relaxation = Relaxation(medium)
     step_usd = STEP_SHARE * medium.economics.revenue_usd_per_gpu_hour
-    _, price_SH, _ = descend_evenly(relaxation, 30, step_usd)
+    _, price_SH, _ = descend_evenly(relaxation, 30, step_usd, parts=PARTS)
     found = many_jobs_bound(medium, jobs=len(medium.jobs), rounds=30)
     assert np.array_equal(found.price_usd_per_gpu_hour_SH, price_SH)
     assert found.upper_usd == pytest.approx(relaxation.value(price_SH)[0], rel=1e-12)
@@ -91,7 +97,7 @@ def test_a_comparison_takes_it_beyond_a_size_and_says_so(medium, monkeypatch):
     assert UtilityObjective().compute_bound(medium, 0.0)["cut"] == 1.0
 
 
-@pytest.mark.parametrize("options", [{"jobs": 0}, {"rounds": 1}])
+@pytest.mark.parametrize("options", [{"jobs": 0}, {"rounds": 5}])
 def test_numbers_out_of_range_are_refused(medium, options):
-    with pytest.raises(ScenarioError, match="at least 1 and 2"):
+    with pytest.raises(ScenarioError, match="at least 1 and 6"):
         many_jobs_bound(medium, **options)

@@ -105,6 +105,23 @@ def test_a_job_that_may_be_suspended_gets_its_runs(noonward: CommandLine, hours:
     assert "interrupted" not in json.loads(noonward(*asked, "--json").out)
 
 
+def test_a_job_that_may_be_capped_gets_its_power_by_the_hour(noonward: CommandLine, hours: Path) -> None:
+    asked = ("when", "--gpus", 8, "--hours", 9, "--now", "2022-05-04 09:30", "--by", "2022-05-06 18:00")
+    asked = (*asked, "--fleet", "tiny", "--signals", hours)
+    freedoms = ("--set", "fleet.freedoms={fine-tuning: {caps: emerald-a100-fine-tuning}}")
+    told = json.loads(noonward(*asked, *freedoms, "--json").out)
+    found = {each["name"]: each["value"] for each in told["figures"]}
+    saved = found["saved_usd/capped"] + 0.1 * found["saved_kg/capped"]
+    assert saved > 0
+    shares = [share for _, share in told["capped"]["power"]]
+    assert 0.25 <= min(shares) < 0.9
+    shown = noonward(*asked, *freedoms).out.splitlines()
+    assert shown[0].startswith(f"Under power caps, run it at {told['capped']['site']} ")
+    assert f"{saved:,.2f} USD less, with emissions priced, than at full power" in shown[1]
+    assert shown[2] == "Unbroken, at full power:"
+    assert "capped" not in json.loads(noonward(*asked, "--json").out)
+
+
 def test_one_line_a_zone_and_quantity(noonward: CommandLine, hours: Path) -> None:
     answer = noonward("data", "show", hours, "--zones", "SG", "--from", "2022-05-02", "--to", "2022-05-03")
     assert answer.code == 0

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -358,9 +358,26 @@ def test_figures_of_bench_live_http(noonward: CommandLine, monkeypatch: pytest.M
     assert (refused.code, "give one of them" in refused.err) == (2, True)
 
 
+SMALL_NETS = ("environments=2", "hidden=[8,8]", "batch=8", "validation_environments=1")
+SMALL_RUNS = {
+    "masac": SMALL_NETS,
+    "chsac-af": (*SMALL_NETS, "quantiles=4"),
+    "masac-credit": ("environments=1", "validation_environments=1"),
+}
+
+
 def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.bench import learn as bench_learn
+    from noonward.learn.train import run_config
 
+    whole = run_config.with_settings
+
+    def small(algorithm: str, task: Any, given: Iterable[str], **fields: Any) -> Any:
+        names = {each.partition("=")[0] for each in SMALL_RUNS[algorithm]}
+        kept = [each for each in given if each.partition("=")[0] not in names]
+        return whole(algorithm, task, [*kept, *SMALL_RUNS[algorithm]], **fields)
+
+    monkeypatch.setattr(run_config, "with_settings", small)
     calls: list[float] = []
 
     def once(work: Callable[[], Any], **_: Any) -> float:

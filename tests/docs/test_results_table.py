@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from noonward.evaluate.kept import kept_comparisons, read_comparison
+from noonward.evaluate.metrics import to_json
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,30 +22,46 @@ def tool_named(name):
     return tool
 
 
-def test_tables_and_sample_of_the_demo_are_what_it_prints(tmp_path):
-    command = [sys.executable, "-m", "noonward.cli.main", "compare", "fine-tuning", "--out", str(tmp_path)]
-
-    def printed(*more):
-        return subprocess.run([*command, *more], check=True, capture_output=True, text=True).stdout
-
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """What the demo's comparison prints in a process of its own, and its figures, from the records that it leaves."""
     assert "noonward compare fine-tuning\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
-    tool = tool_named("results_tables")
-    figures = {figure["name"]: figure for figure in json.loads(printed("--no-report", "--json"))["figures"]}
-    told = ["--set", "jobs.knowledge.run_time=learned", "--set", "jobs.knowledge.limit.to=4"]
-    told += ["--policies", ",".join(tool.SHORT_ROWS), "--no-bound", "--no-report", "--json"]
-    learned = {figure["name"]: figure for figure in json.loads(printed(*told))["figures"]}
-    for page, name, lines in (
-        ("docs/results.md", "fine-tuning", tool.table(figures)),
-        ("README.md", "short-fine-tuning", tool.short_table(figures, learned)),
-    ):
-        text = (ROOT / page).read_text(encoding="utf-8")
-        shown = text.partition(f"<!-- results {name} -->")[2].partition(tool.END)[0].strip().split("\n")
-        assert shown == lines, f"{page}: run tools/results_tables.py {name}"
-    sampler, text = tool_named("readme_samples"), (ROOT / "README.md").read_text(encoding="utf-8")
-    policies = [line for line in tool.table(figures) if line.startswith("| `")]
+    out = tmp_path_factory.mktemp("demo")
+    command = ["noonward.cli.main", "compare", "fine-tuning", "--no-report", "--out", str(out)]
+    printed = subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, text=True).stdout
+    (kept,) = kept_comparisons(Path(printed.rpartition("records: ")[2].strip()))
+    comparison, _ = read_comparison(kept)
+    return printed, figures_of(to_json(comparison.metrics()))
+
+
+def figures_of(answer):
+    """Figures by name of what a command prints with ``--json``."""
+    return {figure["name"]: figure for figure in json.loads(answer)["figures"]}
+
+
+def shown(page, name, tool):
+    """Lines of a page's table."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return text.partition(f"<!-- results {name} -->")[2].partition(tool.END)[0].strip().split("\n")
+
+
+def test_table_and_sample_of_the_demo_are_what_it_prints(demo):
+    printed, figures = demo
+    tool, sampler = tool_named("results_tables"), tool_named("readme_samples")
+    lines, text = tool.table(figures), (ROOT / "README.md").read_text(encoding="utf-8")
+    assert shown("docs/results.md", "fine-tuning", tool) == lines, "run tools/results_tables.py fine-tuning"
+    policies = [line for line in lines if line.startswith("| `")]
     assert f"`make demo` compares {len(policies)} policies" in text
     (found,) = [m for m in sampler.SAMPLE.finditer(text) if m["command"] == "noonward compare fine-tuning"]
-    assert found["text"] == sampler.sample(printed("--no-report"), found), "run tools/readme_samples.py"
+    assert found["text"] == sampler.sample(printed, found), "run tools/readme_samples.py"
+
+
+def test_the_short_table_holds_figures_of_the_demo_and_of_learned_run_times(demo, noonward):
+    tool = tool_named("results_tables")
+    told = ("--set", "jobs.knowledge.run_time=learned", "--set", "jobs.knowledge.limit.to=4")
+    told += ("--policies", ",".join(tool.SHORT_ROWS), "--no-bound", "--no-report", "--json")
+    lines = tool.short_table(demo[1], figures_of(noonward("compare", "fine-tuning", *told).out))
+    assert shown("README.md", "short-fine-tuning", tool) == lines, "run tools/results_tables.py short-fine-tuning"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])

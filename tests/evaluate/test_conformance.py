@@ -208,6 +208,18 @@ class KeepsNoCopy(Forgetful):
         self.seen = list(state["seen"])
 
 
+class CountsItsStates(Forgetful):
+    """Takes the taking of its state for a question."""
+
+    def state(self):
+        kept = {"questions": self.questions}
+        self.questions += 1
+        return kept
+
+    def load_state(self, state):
+        self.questions = state["questions"]
+
+
 class Fails(StartHere):
     def decide(self, view, answers):
         raise KeyError("no such thing")
@@ -233,6 +245,7 @@ class Fails(StartHere):
         (TakesSlotsForJobs, r"TakesSlotsForJobs answers differently when jobs take other slots of view\.job_J"),
         (Forgetful, r"Forgetful answers differently when it is restored from its state after \d+ questions"),
         (KeepsNoCopy, r"KeepsNoCopy answers differently when it is restored"),
+        (CountsItsStates, r"CountsItsStates answers differently when run again .* let state\(\) change nothing"),
         (Fails, r"Fails fails at .* s with KeyError: 'no such thing'"),
     ],
 )

@@ -170,6 +170,26 @@ def test_a_slack_that_leaves_jobs_out_is_in_no_sentence_about_the_curve(monkeypa
     assert found[-1].startswith("With a slack of 0 h, mine serves 30% fewer GPU-hours")
 
 
+LITTLE = "More slack gains little here"
+
+
+@pytest.mark.parametrize(
+    ("without", "own", "last"),
+    [
+        (20.0, 18.0, "What slack gains (6.2 points [-41.4, 53.9]) cannot be told from 2 environments: run more (-n)."),
+        (20.0, 20.0, f"{LITTLE}."),
+        (10.0, 10.0, f"{LITTLE}: the saving comes from where jobs run, not from when."),
+    ],
+)
+def test_what_slack_gains_is_said_as_surely_as_it_is_known(monkeypatch, without, own, last):
+    monkeypatch.setattr(Case, "delay_s", property(lambda self: Estimate(60.0)))
+    second = {20.0: 40.0, 18.0: 39.0, 10.0: 20.0}
+    none, all_ = (
+        case(f"{at}", usd=(usd, second[usd]), at=at, title=f"{at:g} h") for at, usd in ((0.0, without), (2.0, own))
+    )
+    assert words(study(none, all_, curve="slack"))[-1] == last
+
+
 def test_what_a_saving_rests_on_comes_first():
     stay = case("stay", usd=(19.0, 38.0), kg=(9.0, 9.0), title="no moves: jobs run where they arrive")
     other = case("50", title="carbon at 50 in place of 100 USD/t")

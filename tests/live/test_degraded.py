@@ -156,6 +156,10 @@ def small_disk(tmp_path):
     subprocess.run(["umount", place], check=True)
 
 
+HASTY = f"import noonward.live.controller as controller\ncontroller.LONGEST_PAUSE_S = 1.0\n{SERVICE}"
+"""A service that tries again after a second at the latest, not after a minute."""
+
+
 @pytest.mark.slow
 def test_a_service_whose_disk_is_full_refuses_jobs_and_takes_them_again_once_there_is_room(small_disk, tmp_path):
     ran = tmp_path / "ran"
@@ -169,7 +173,7 @@ def test_a_service_whose_disk_is_full_refuses_jobs_and_takes_them_again_once_the
         return JobRequest(name="a", work=1.0, origin="north", key=f"k{n}", command=f"echo x >> {ran}/{n} {padding}")
 
     acknowledged = []
-    with Process("-c", SERVICE, json.dumps(said)) as service, Client(service.address) as client:
+    with Process("-c", HASTY, json.dumps(said)) as service, Client(service.address) as client:
         refused = None
         while refused is None:
             try:

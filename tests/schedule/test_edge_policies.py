@@ -27,13 +27,6 @@ def setting():
     return load_scenario("edge-inference-reference", SMALL)
 
 
-def environment_for(policy, setting):
-    """A small world that a policy fits: what it was trained for, if it was."""
-    if policy.trained is not None:
-        return build_edge_environment(load_scenario(policy.trained.meta["scenario"], SMALL), 1, 2)
-    return build_edge_environment(setting, 1, 2)
-
-
 def play(environment, name, restart=-1):
     """Answers and outcome of a run in which the scheduler is replaced by a restored one after some questions."""
 
@@ -57,9 +50,10 @@ def play(environment, name, restart=-1):
     return answers, engine.outcome().task_K.tobytes()
 
 
-@pytest.mark.parametrize("policy", policies(kind="edge"), ids=lambda policy: policy.name)
-def test_every_policy_repeats_itself_and_a_restored_one_answers_alike(policy, setting):
-    environment = environment_for(policy, setting)
+@pytest.mark.parametrize("policy", policies(kind="edge", trained=True), ids=lambda policy: policy.name)
+def test_every_trained_policy_repeats_itself_and_a_restored_one_answers_alike(policy):
+    """In a small world that it was trained for; tests/evaluate/test_edge_conformance.py checks the others."""
+    environment = build_edge_environment(load_scenario(policy.trained.meta["scenario"], SMALL), 1, 2)
     whole = play(environment, policy.name)
     assert len(whole[0]) >= 10
     assert play(environment, policy.name) == whole
@@ -67,6 +61,12 @@ def test_every_policy_repeats_itself_and_a_restored_one_answers_alike(policy, se
     compiled = run_edge_environment(environment, make_scheduler(policy.name, "edge"), seed=3)
     assert compiled.task_K.tobytes() == whole[1]
     assert compiled.launched_K.all()
+
+
+@pytest.mark.parametrize("policy", policies(kind="edge", trained=False), ids=lambda policy: policy.name)
+def test_every_policy_launches_all_tasks(policy, setting):
+    environment = build_edge_environment(setting, 1, 2)
+    assert run_edge_environment(environment, make_scheduler(policy.name, "edge"), seed=3).launched_K.all()
 
 
 def rewards_by_hand(view, setting, blind):

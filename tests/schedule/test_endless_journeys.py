@@ -37,12 +37,13 @@ for case, settings in json.loads(sys.argv[1]).items():
         print(json.dumps([case, policy, ledger.done, ledger.moves, ledger.energy_kwh]), flush=True)
 """
 Results = dict[str, dict[str, tuple[int, int, float]]]
+ENDS = ("drained", "window")
 
 
-@pytest.fixture(scope="module", params=["drained", "window"])
-def results(request: pytest.FixtureRequest) -> Results:
+@pytest.fixture(scope="module")
+def all_results() -> Results:
     """Jobs done, moves and energy by case and policy, from a process of its own: a crash is what is tested for."""
-    cases = {name: [*settings, f"end={request.param}"] for name, settings in CASES.items()}
+    cases = {f"{name}, {end}": [*settings, f"end={end}"] for end in ENDS for name, settings in CASES.items()}
     words = [sys.executable, "-c", CODE, json.dumps(cases), json.dumps(POLICIES)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
@@ -51,6 +52,12 @@ def results(request: pytest.FixtureRequest) -> Results:
     for case, policy, *values in map(json.loads, lines):
         out.setdefault(case, {})[policy] = (values[0], values[1], values[2])
     return out
+
+
+@pytest.fixture(params=ENDS)
+def results(request: pytest.FixtureRequest, all_results: Results) -> Results:
+    """The cases of one end of the window."""
+    return {name: all_results[f"{name}, {request.param}"] for name in CASES}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -21,28 +21,35 @@ from noonward.schedule.plan import make_plan
 from noonward.studies.load_shaping.figures import load_shaping_figures
 from noonward.studies.load_shaping.promises import chance_range, promise_runs, reproduce_promises
 from noonward.studies.load_shaping.report import promise_table, write_promises
-from noonward.studies.load_shaping.reproduce import job_load, paper_problem, reproduce_load_shaping
+from noonward.studies.load_shaping.reproduce import DrawRun, job_load, paper_problem, reproduce_load_shaping
 from noonward.studies.load_shaping.rolling import RollingRun, days_in_order, drifting_days
 
 
 @pytest.fixture(scope="module")
-def small():
-    return reproduce_load_shaping(draws=2, seed=3, training=4, validation=1)
+def told():
+    """What the draws of ``small`` tell."""
+    return []
 
 
-def test_draws_in_processes_are_those_of_one_process(small):
-    """Pooled in order, with the plans of the first draw; each draw has a stream of its own."""
-    told = []
+@pytest.fixture(scope="module")
+def small(told):
+    """Two draws, the second in a process of its own."""
     with (
         closing(Processes(2, patience_s=0.0, start_s=0.0)) as executor,
         listening(lambda kind, about: told.append(about)),
     ):
-        apart = reproduce_load_shaping(draws=2, seed=3, training=4, validation=1, executor=executor)
+        return reproduce_load_shaping(draws=2, seed=3, training=4, validation=1, executor=executor)
+
+
+def test_draws_in_processes_are_those_of_one_process(small, told):
+    """Pooled in order, with the plans of the first draw; each draw has a stream of its own."""
     assert {"draw 0, plan with eps 0.008", "draw 1, plan with eps 0.008"} <= set(told)
-    assert [metric.value for metric in apart.metrics()] == [metric.value for metric in small.metrics()]
-    assert apart.excess == small.excess
-    assert [len(set(values)) for values in apart.cost.values()] == [2] * len(apart.cost)
-    assert np.array_equal(apart.plans["eps 0.008"].curve_TD, small.plans["eps 0.008"].curve_TD)
+    here = DrawRun(1, 3, None, (), 4, 1).run()
+    assert [len(set(values)) for values in small.cost.values()] == [2] * len(small.cost)
+    for pooled, own in ((small.cost, here.cost), (small.violations, here.violations), (small.excess, here.excess)):
+        assert {name: values[1:] for name, values in pooled.items()} == own
+    assert (small.tail[1:], small.planned[1:], small.late[1:]) == (here.tail, here.planned, here.late)
+    assert np.array_equal(make_plan(paper_problem(small.training_NKC)).curve_TD, small.plans["eps 0.008"].curve_TD)
 
 
 def profile_frame(days=10):

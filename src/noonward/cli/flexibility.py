@@ -78,12 +78,8 @@ def event(
             help="When it begins, counted from the window's start: 30h. [default: drawn by the seed]",
         ),
     ] = None,
-    site: Annotated[
-        str | None, typer.Option(metavar="SITE", help="Ask this site alone. [default: all, for the same share]")
-    ] = None,
-    controls: Annotated[
-        bool, typer.Option("--controls", help="Also play Emerald's four rules, and nothing at all.")
-    ] = False,
+    site: Annotated[str | None, typer.Option(metavar="SITE", help="Ask this site alone. [default: all]")] = None,
+    controls: Annotated[bool, typer.Option("--controls", help="Also play Emerald's four rules.")] = False,
     moves: Annotated[bool, typer.Option("--moves", help="Also let jobs go to other sites.")] = False,
     policy: FleetPolicy = None,
     seed: Seed = 0,
@@ -93,7 +89,7 @@ def event(
 ) -> None:
     """Play one grid event on a fleet.
 
-    Shows what it leaves out and what it loses. Unless one is named, all sites are asked for the same
+    Shows what it leaves out and what it loses. All sites, or the one named, are asked for the same
     share of the power that they would have drawn.
     """
     from noonward.data.events import INTERVAL_S

@@ -15,6 +15,7 @@ from noonward.units import HOUR_S
 if TYPE_CHECKING:
     from noonward.evaluate.metrics import Metric
     from noonward.evaluate.one_job import Advice, Choice, Outlook, Place
+    from noonward.evaluate.one_job_caps import Capped
     from noonward.evaluate.one_job_stops import Interrupted
 
 DEFAULT_PUE, DEFAULT_CARBON_USD_PER_T = 1.3, 100.0
@@ -69,7 +70,7 @@ def when(
     """Find the best site and start for one job.
 
     Prints what that saves against starting now, and against the worst choice. If the fleet's scenario states that jobs
-    of the class may be suspended, it also prints the best schedule with suspensions.
+    of the class may be suspended or capped, it also prints the best such schedule.
     """
     from noonward.cli.options import split_names
     from noonward.evaluate.metrics import to_json
@@ -99,16 +100,28 @@ def when(
             name: {"site": choice.site, "start": choice.start.isoformat(), "end": choice.end.isoformat()}
             for name, choice in advice.named().items()
         }
-        metrics, more = _metrics(advice), {}
+        metrics = _metrics(advice)
+        more: dict[str, dict[str, object]] = {}
         if answer.interrupted is not None:
-            metrics += _stop_metrics(advice, answer.interrupted)
+            metrics += _more_metrics(advice, "interrupted", answer.interrupted)
             runs = [[time.isoformat() for time in run] for run in answer.interrupted.runs]
             more = {"interrupted": {"site": answer.interrupted.site, "runs": runs}}
+        if answer.capped is not None:
+            caps = answer.capped
+            metrics += _more_metrics(advice, "capped", caps)
+            power = [[hour.isoformat(), round(share, 4)] for hour, share in caps.power]
+            times = {"start": caps.start.isoformat(), "end": caps.end.isoformat()}
+            more["capped"] = {"site": caps.site, **times, "power": power}
         print(to_json(metrics, choices=content, carbon_usd_per_t=weight, notes=list(answer.notes), **more))
         return
+    clock, better = _clock(timezone), False
     if answer.interrupted is not None:
-        _print_stops(advice, answer.interrupted, _clock(timezone))
-    _print(advice, answer.here, weight, _clock(timezone), answer.places, answer.outlook)
+        better = _print_stops(advice, answer.interrupted, clock)
+    if answer.capped is not None:
+        better |= _print_caps(advice, answer.capped, clock)
+    if better:
+        print("Unbroken, at full power:")
+    _print(advice, answer.here, weight, clock, answer.places, answer.outlook)
     print_notes(answer.notes)
 
 
@@ -139,23 +152,42 @@ def _metrics(found: Advice) -> list[Metric]:
     return out
 
 
-def _stop_metrics(found: Advice, stops: Interrupted) -> list[Metric]:
-    """Returns what a schedule with suspensions costs, and what it saves against the best unbroken run."""
+def _more_metrics(found: Advice, name: str, other: Interrupted | Capped) -> list[Metric]:
+    """Returns what a schedule with suspensions or caps costs, and what it saves against the best run without."""
     from noonward.evaluate.metrics import Metric
 
     return [
-        Metric.of("usd/interrupted", stops.usd, "USD"),
-        Metric.of("kg/interrupted", stops.kg, "kgCO2"),
-        Metric.of("saved_usd/interrupted", found.best.usd - stops.usd, "USD"),
-        Metric.of("saved_kg/interrupted", found.best.kg - stops.kg, "kgCO2"),
+        Metric.of(f"usd/{name}", other.usd, "USD"),
+        Metric.of(f"kg/{name}", other.kg, "kgCO2"),
+        Metric.of(f"saved_usd/{name}", found.best.usd - other.usd, "USD"),
+        Metric.of(f"saved_kg/{name}", found.best.kg - other.kg, "kgCO2"),
     ]
 
 
-def _print_stops(found: Advice, stops: Interrupted, clock: tzinfo) -> None:
-    """Prints the schedule with suspensions, if it is better than the best unbroken run."""
+def _print_caps(found: Advice, caps: Capped, clock: tzinfo) -> bool:
+    """Prints the run under power caps, if it is better than the best one at full power; returns whether it is."""
+    lowest = min(share for _, share in caps.power)
+    if caps.weighed_usd >= found.best.weighed_usd or lowest > 0.995:
+        print("Capping its power would save nothing.")
+        return False
+    low = sum(share < 0.995 for _, share in caps.power)
+    print(
+        f"Under power caps, run it at {caps.site} from {_day(caps.start, clock)} to {_day(caps.end, clock)} ({clock}), "
+        f"below full power in {low} of {len(caps.power)} hours, down to {lowest:.0%}."
+    )
+    less = found.best.weighed_usd - caps.weighed_usd
+    print(
+        f"That costs {caps.usd:,.2f} USD and emits {caps.kg:,.2f} kg CO2: {less:,.2f} USD less, with emissions priced, "
+        "than at full power."
+    )
+    return True
+
+
+def _print_stops(found: Advice, stops: Interrupted, clock: tzinfo) -> bool:
+    """Prints the schedule with suspensions, if it is better than the best unbroken run; returns whether it is."""
     if stops.weighed_usd >= found.best.weighed_usd or len(stops.runs) < 2:
         print("Suspending the job would save nothing.")
-        return
+        return False
     runs = ", ".join(f"{_day(begin, clock)} to {_day(end, clock)}" for begin, end in stops.runs)
     print(f"Suspended in between, run it at {stops.site} {runs} ({clock}).")
     less = found.best.weighed_usd - stops.weighed_usd
@@ -163,7 +195,7 @@ def _print_stops(found: Advice, stops: Interrupted, clock: tzinfo) -> None:
         f"That costs {stops.usd:,.2f} USD and emits {stops.kg:,.2f} kg CO2, stops and loads included: {less:,.2f} USD "
         "less, with emissions priced, than unbroken."
     )
-    print("Unbroken:")
+    return True
 
 
 def _print(found: Advice, here: str, weight: float, clock: tzinfo, places: Sequence[Place], seen: Outlook) -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from noonward.bound.cluster_energy import environment_energy_bound
 from noonward.bound.cluster_utility.lagrangian import utility_bound
+from noonward.bound.cluster_utility.lateness import late_gpu_hours_recorded, late_usd_in_bound
 from noonward.bound.cluster_utility.many_jobs import candidate_starts, many_jobs_bound
 from noonward.bound.cluster_utility.metered import metered_bound
 from noonward.data.jobs.dated import job_rows
@@ -112,26 +114,20 @@ class ClusterObjective(Objective):
         ``utility_usd`` is an upper bound of the utility and ``best_known_usd`` the utility of the best schedule found
         with full knowledge, USD; ``joules_per_unit`` is a lower bound of the energy per unit at any mean time in
         system, J. None of them is there where jobs fail.
+
+        Where late jobs wait at no price, and a log says how late jobs were, the bound is that of schedules which are
+        late by no more GPU-hours: ``late_gpu_hours`` says how many. Others could put jobs off for ever.
         """
         if environment.failures is not None:
             return Bound()
-        if environment.economics is not None and environment.drained and environment.fleet.billed:
-            metered = metered_bound(environment, seconds=seconds)
-            best = {} if math.isnan(metered.lower_usd) else {"best_known_usd": metered.lower_usd}
-            return Bound(utility_usd=metered.upper_usd, **best, **({"cut": 1.0} if metered.cut else {}))
         if environment.economics is not None and environment.drained:
-            choices = len(environment.jobs) * len(environment.sites)
-            if choices > FEW_CHOICES and candidate_starts(environment) > MANY_STARTS:
-                return _bound_of_many_jobs(environment, seconds)
-            where = f"bound, environment {environment.index}"
-            found = utility_bound(
-                environment,
-                progress=lambda done, of: tell("progress", f"{where}: stretch {done} of {of}"),
-                seconds=seconds,
-                enough=BOUND_GAP,
-            )
-            best = {} if found.schedule is None else {"best_known_usd": found.lower_usd}
-            return Bound(utility_usd=found.upper_usd, **best, **({"cut": 1.0} if found.cut else {}))
+            late_gpu_hours = late_gpu_hours_recorded(environment)
+            if math.isnan(late_gpu_hours):
+                return _bound_of_utility(environment, environment, seconds)
+            usd = late_usd_in_bound(environment)
+            found = _bound_of_utility(replace(environment, late_usd_per_gpu_hour=usd), environment, seconds)
+            found["utility_usd"] += usd * late_gpu_hours
+            return Bound(**found, late_gpu_hours=late_gpu_hours)
         if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:
             joules = environment_energy_bound(environment)
             return Bound() if np.isnan(joules) else Bound(joules_per_unit=joules)
@@ -154,6 +150,7 @@ class ClusterObjective(Objective):
             return f"at least {bound.get('joules_per_unit', math.nan):.3f} J/unit"
         upper, best = bound["utility_usd"], bound.get("best_known_usd", math.nan)
         few = "; capacity is priced with a sample of the jobs" if "standing_for_all" in bound else ""
+        few += "; of schedules that are as late as the log at most" if "late_gpu_hours" in bound else ""
         if math.isnan(best):
             unknown = "no schedule was looked for, so its optimality gap is not known"
             return f"utility at most {upper:.2f} USD; {unknown}{few}"
@@ -247,6 +244,12 @@ class ClusterObjective(Objective):
                 f"the bound prices capacity with a sample of {min(few):,} jobs or more: it is valid, but other prices "
                 "may lower it"
             )
+        late = [bound["late_gpu_hours"] for bound in comparison.bounds if "late_gpu_hours" in bound]
+        if late:
+            notes.append(
+                "lateness has no price here, so the bound is that of schedules which start jobs late by no more "
+                f"GPU-hours than the log ({sum(late) / len(late):,.0f}); a policy that is later may go below it"
+            )
         if len(records) < 2:
             return notes
         if isinstance(comparison.scenario.jobs, JobTable) and job_rows(comparison.scenario.jobs).submit_s_J is None:
@@ -279,6 +282,25 @@ class ClusterObjective(Objective):
             *([] if scenario.signals is None else [("Emissions", carbon_scope(scenario))]),
             *([] if scenario.signals is None else [("Start", "every environment starts at 00:00 UTC of its day")]),
         ]
+
+
+def _bound_of_utility(environment: Environment, stated: Environment, seconds: float | None) -> Bound:
+    """Returns the bound of the utility of an environment; how it is found depends on the one that was stated."""
+    if environment.fleet.billed:
+        metered = metered_bound(environment, seconds=seconds)
+        best = {} if math.isnan(metered.lower_usd) else {"best_known_usd": metered.lower_usd}
+        return Bound(utility_usd=metered.upper_usd, **best, **({"cut": 1.0} if metered.cut else {}))
+    if len(stated.jobs) * len(stated.sites) > FEW_CHOICES and candidate_starts(stated) > MANY_STARTS:
+        return _bound_of_many_jobs(environment, seconds)
+    where = f"bound, environment {environment.index}"
+    found = utility_bound(
+        environment,
+        progress=lambda done, of: tell("progress", f"{where}: stretch {done} of {of}"),
+        seconds=seconds,
+        enough=BOUND_GAP,
+    )
+    best = {} if found.schedule is None else {"best_known_usd": found.lower_usd}
+    return Bound(utility_usd=found.upper_usd, **best, **({"cut": 1.0} if found.cut else {}))
 
 
 def _bound_of_many_jobs(environment: Environment, seconds: float | None) -> Bound:

@@ -136,13 +136,15 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int, limit: Tim
     """Checks a scheduler on one environment; returns which, and how many questions it was asked."""
     tell("progress", f"{type(scheduler).__name__}: {environment.scenario}")
     first = _watch(scheduler, environment, seed, limit=limit)
-    again = _watch(scheduler, environment, seed)
+    half = len(first.questions) // 2
+    again = _watch(scheduler, environment, seed, stop=half)
     if first.questions != again.questions or first.outcome.tobytes() != again.outcome.tobytes():
         raise _broken(
             scheduler,
             environment,
             "answers differently when run again with the same seed",
-            "draw random numbers only from the generator given to reset, and set all memory there",
+            "draw random numbers only from the generator given to reset, set all memory there, and let state() change "
+            "nothing",
         )
     if isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler):
         compiled = run(environment, scheduler, seed=seed, compiled=True)
@@ -153,7 +155,7 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int, limit: Tim
                 "does something else in the compiled loop than in the Python loop",
                 "let decide only call the rule, and keep all that changes in the rule's memory",
             )
-    _check_restored(scheduler, environment, seed, first)
+    _check_restored(scheduler, environment, seed, first, half, again.state)
     if _watch(scheduler, environment, seed, roll_slots=True).questions != first.questions:
         raise _broken(
             scheduler,
@@ -205,11 +207,10 @@ def _check_future(
         )
 
 
-def _check_restored(scheduler: Scheduler, environment: Environment, seed: int, whole: _Trace) -> None:
-    """Stops a scheduler after half of its questions, restores it, and compares the rest with a run in one go."""
-    half = len(whole.questions) // 2
-    stopped = _watch(scheduler, environment, seed, stop=half)
-    kept = stopped.state
+def _check_restored(
+    scheduler: Scheduler, environment: Environment, seed: int, whole: _Trace, half: int, kept: State
+) -> None:
+    """Restores a scheduler from the state after half of its questions; compares the rest with a run in one go."""
     resumed = _watch(scheduler, environment, seed, restore=(half, kept))
     if resumed.questions != whole.questions or resumed.outcome.tobytes() != whole.outcome.tobytes():
         raise _broken(

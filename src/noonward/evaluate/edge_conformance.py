@@ -73,15 +73,16 @@ def check_edge_scheduler(scheduler: EdgeScheduler, *, seeds: Iterable[int] = (0,
 def _check(scheduler: EdgeScheduler, environment: EdgeEnvironment, seed: int) -> int:
     """Checks a scheduler in one episode; returns how many questions it was asked."""
     whole = _watch(scheduler, environment, seed)
-    if _watch(scheduler, environment, seed).answers != whole.answers:
+    half = len(whole.answers) // 2
+    again = _watch(scheduler, environment, seed, stop=half)
+    if again.answers != whole.answers:
         raise _broken(
             scheduler,
             "answers differently when run again with the same seed",
-            "draw random numbers only from the generator given to reset, and set all memory there",
+            "draw random numbers only from the generator given to reset, set all memory there, and let state() change "
+            "nothing",
         )
-    half = len(whole.answers) // 2
-    state = _watch(scheduler, environment, seed, stop=half).state
-    if _watch(scheduler, environment, seed, restore=(half, state)).answers != whole.answers:
+    if _watch(scheduler, environment, seed, restore=(half, again.state)).answers != whole.answers:
         raise _broken(
             scheduler,
             f"answers differently when it is restored from its state after {half} questions",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,10 @@ class Place:
     power_w: float
     free_w: float = 0.0
 
+    def extra_w(self, share: F8 | float) -> Any:
+        """Returns what a share of the job's full power adds to the draw of free GPUs, W."""
+        return share * (self.power_w + self.free_w) - self.free_w
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
@@ -61,25 +65,34 @@ class Outlook:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The job at a site from a time on.
+class Costed:
+    """A way to run the job at a site, with what it costs.
 
     Attributes:
         site: Name of the site.
-        start: Start, UTC.
-        end: End, UTC.
-        usd: Cost of its energy, USD.
+        usd: Cost of its energy, stopping and loading included, USD.
         kg: Its emissions, kgCO2.
         weighed_usd: Cost and emissions at the carbon price, USD.
-        forecast_h: Hours of its run whose price or carbon intensity is forecast.
     """
 
     site: str
-    start: datetime
-    end: datetime
     usd: float
     kg: float
     weighed_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Costed):
+    """The job at a site from a time on, unbroken and at full power.
+
+    Attributes:
+        start: Start, UTC.
+        end: End, UTC.
+        forecast_h: Hours of its run whose price or carbon intensity is forecast.
+    """
+
+    start: datetime
+    end: datetime
     forecast_h: float
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.evaluate.one_job import Outlook, Place
+from noonward.evaluate.one_job import Costed, Outlook, Place
 from noonward.model.cluster.freedom import Freedom
 from noonward.model.signals import cumulative
 from noonward.units import HOUR_S
@@ -26,22 +26,14 @@ RAN, RESUMED, FIRST = 0, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interrupted:
+class Interrupted(Costed):
     """A job that is suspended and resumed at a site.
 
     Attributes:
-        site: Name of the site.
         runs: Start and end of each run, UTC; between two it writes its checkpoint, stands still and loads.
-        usd: Cost of its energy, stopping and loading included, USD.
-        kg: Its emissions, kgCO2.
-        weighed_usd: Cost and emissions at the carbon price, USD.
     """
 
-    site: str
     runs: tuple[tuple[datetime, datetime], ...]
-    usd: float
-    kg: float
-    weighed_usd: float
 
 
 def interrupted(
@@ -102,19 +94,15 @@ class _Bill:
         ends = [np.interp(time_s + self.since_s, self.edges_s, total_H) for time_s in (to_s, from_s)]
         return np.asarray(watts / 1e6 / HOUR_S * (ends[0] - ends[1]))
 
-    def extra_w(self, share: float) -> float:
-        """Returns what a share of the job's full power adds to the draw of free GPUs, W."""
-        return share * (self.place.power_w + self.place.free_w) - self.place.free_w
-
     def stop(self, total_H: F8, at_s: F8) -> F8:
         """Returns the cost of stops that begin at some times."""
         paused = self.freedom.checkpoint
-        return self.between(total_H, self.extra_w(paused.stop_power), at_s, at_s + paused.stop_s)
+        return self.between(total_H, self.place.extra_w(paused.stop_power), at_s, at_s + paused.stop_s)
 
     def load(self, total_H: F8, until_s: F8) -> F8:
         """Returns the cost of loads that end at some times."""
         paused = self.freedom.checkpoint
-        return self.between(total_H, self.extra_w(paused.load_power), until_s - paused.load_s, until_s)
+        return self.between(total_H, self.place.extra_w(paused.load_power), until_s - paused.load_s, until_s)
 
     def total(self, total_H: F8, runs_s: Sequence[tuple[float, float]]) -> float:
         """Returns the cost of some runs with the stops and loads between them."""

@@ -26,6 +26,7 @@ from noonward.evaluate.one_job import (
     outlook,
     zone_places,
 )
+from noonward.evaluate.one_job_caps import Capped, capped
 from noonward.evaluate.one_job_stops import Interrupted, interrupted
 from noonward.model.cluster.freedom import Freedom
 from noonward.model.cluster.scenario import Scenario, SignalFiles
@@ -51,6 +52,7 @@ class Answer:
         carbon_usd_per_t: Price of emissions by which choices are ranked.
         notes: What was decided, and what must be known about the data.
         interrupted: The cheapest schedule with suspensions, where the job's class may be suspended; else None.
+        capped: The cheapest unbroken run under power caps, where the job's class has caps; else None.
     """
 
     advice: Advice
@@ -60,6 +62,7 @@ class Answer:
     carbon_usd_per_t: float
     notes: tuple[str, ...]
     interrupted: Interrupted | None = None
+    capped: Capped | None = None
 
     def __str__(self) -> str:
         best = self.advice.best
@@ -145,6 +148,8 @@ def when(
     seen = outlook(known, tuple(dict.fromkeys(place.zone for place in places)), begin, end)
     advice = advise(choices(places, seen, begin, end, hours, weight), here, begin)
     stops = interrupted(places, seen, begin, end, hours, weight, freedom) if freedom.interruptible else None
+    curve = freedom.cap_curve
+    caps = None if curve is None else capped(places, seen, begin, end, hours, weight, curve)
     return Answer(
         advice=advice,
         here=here,
@@ -153,6 +158,7 @@ def when(
         carbon_usd_per_t=weight,
         notes=(*notes, *_forecast_notes(seen, past)),
         interrupted=stops,
+        capped=caps,
     )
 
 
@@ -214,7 +220,8 @@ def _in_fleet(
     notes = [note, *known.notes]
     if len(allowed) > 1:
         notes.append(
-            "classes of jobs allow different things while they run; to have the job suspended, name its: --class"
+            "classes of jobs allow different things while they run; to have the job suspended or capped, name its: "
+            "--class"
         )
     return places, known, price, notes, allowed.pop() if len(allowed) == 1 else Freedom()
 

@@ -17,6 +17,7 @@ from noonward.ledger.utility import utility_usd
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.cluster.books import CarbonBooks
 from noonward.model.cluster.event import EventTotals
+from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.water import WaterUse
 from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
@@ -483,6 +484,11 @@ def late_gpu_hours_of(outcome: Outcome) -> F8:
     """
     jobs = outcome.environment.jobs
     late_s_J = late_s_of(outcome, outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J))
+    return weighed_lateness(jobs, late_s_J)
+
+
+def weighed_lateness(jobs: Jobs, late_s_J: F8) -> F8:
+    """Returns how late jobs start, s, as hours times their smallest gangs, GPU h, [J]; 0 where sooner or not known."""
     late_gpu_hours_J: F8 = jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0) / HOUR_S
     return late_gpu_hours_J
 

@@ -44,6 +44,8 @@ from noonward.units import DAY_S, HOUR_S
 
 LONGEST_PAUSE_S: Final = 60.0
 """Longest pause of a loop after failures, real seconds."""
+LEAST_PAUSE_S: Final = 0.02
+"""Shortest pause of a loop, however often it is woken, real seconds."""
 START_WAIT_S: Final = 5.0
 """How long a service that has signals waits for its publishers when it starts, real s."""
 OPENED_AGAIN: Final = 0.1
@@ -459,6 +461,7 @@ class Controller:
                     _log.exception("%s failed", name)
                 pause_s = min(LONGEST_PAUSE_S, every_s * 2 ** min(beat.failures, 10)) if beat.failures else every_s
                 wake.wait(pause_s)
+                self._stop.wait(LEAST_PAUSE_S)
                 wake.clear()
 
         thread = threading.Thread(target=loop, name=name, daemon=True)

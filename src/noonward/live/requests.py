@@ -167,7 +167,7 @@ class RequestChecker:
             request=content,
             held=int(request.held),
             pinned=request.site,
-            vetoed=msgspec.json.encode([self.sites[s] for s in vetoed]).decode(),
+            vetoed=msgspec.json.encode([self.sites[s] for s in vetoed]).decode() if vetoed else "[]",
             origin=self.ingress[origin],
             class_=self.classes[class_],
             gpus_min=request.gpus_min,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Annotated, Final
 
@@ -49,6 +50,8 @@ EVERY: Final = frozenset(Terms.__struct_fields__) - {"task", "tasks"}
 """Terms that an executor must be able to pass on; tasks are jobs of their own anywhere."""
 NONE: Final = Terms()
 """Those of a job that states none."""
+_NAMES: Final = sorted(EVERY)
+_values: Final = operator.attrgetter(*_NAMES)
 
 
 def stated(terms: Terms) -> frozenset[str]:
@@ -58,7 +61,10 @@ def stated(terms: Terms) -> frozenset[str]:
         >>> sorted(stated(Terms(qos="high", exclusive=True)))
         ['exclusive', 'qos']
     """
-    return frozenset(name for name in EVERY if getattr(terms, name) != getattr(NONE, name))
+    values, none = _values(terms), _values(NONE)
+    if values == none:  # most jobs
+        return frozenset()
+    return frozenset(name for name, *pair in zip(_NAMES, values, none, strict=True) if pair[0] != pair[1])
 
 
 def require_valid(terms: Terms, title: str) -> None:

@@ -44,7 +44,10 @@ EXACT_SITES: Final = 64
 """Sites up to which each has prices of its own, unless said otherwise; beyond, those of one kind are merged."""
 ROUNDS: Final = 120
 STEP_SHARE: Final = 0.14
-"""Step of the search for prices, as a share of the revenue per GPU-hour."""
+"""First step of the search for prices, as a share of the revenue per GPU-hour. They are near it where room is short,
+and near the price of energy, a hundredth of it, where jobs only wait for cheap hours."""
+PARTS: Final = 3
+"""Parts of the search, the steps of each shorter than before (``descend_evenly``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +95,7 @@ def many_jobs_bound(
     Args:
         environment: As ``Relaxation`` takes it.
         jobs: Jobs that stand for all, at least 1; None: ``PER_SITE_HOUR``, within ``MOST_STARTS``.
-        rounds: Subgradient steps, at least 2.
+        rounds: Subgradient steps, at least 2 a part.
         schedule: Whether to list a schedule beside it, for ``each-slot`` without hard capacity curves.
         exact_sites: Sites up to which each has prices of its own, at least 1.
         seed: Seed of the draw.
@@ -101,8 +104,10 @@ def many_jobs_bound(
     Raises:
         ScenarioError: As ``utility_bound``.
     """
-    if (jobs is not None and jobs < 1) or rounds < 2:
-        raise ScenarioError(f"jobs {jobs} and rounds {rounds} were asked of a bound; they must be at least 1 and 2")
+    if (jobs is not None and jobs < 1) or rounds < 2 * PARTS:
+        raise ScenarioError(
+            f"jobs {jobs} and rounds {rounds} were asked of a bound; they must be at least 1 and {2 * PARTS}"
+        )
     require_bounded(environment)
     if exact_sites < 1:
         raise ScenarioError(f"exact_sites {exact_sites} were asked of a bound; it must be at least 1")
@@ -121,7 +126,7 @@ def many_jobs_bound(
     capacity_SH = capacity(environment, tables, _longest_s_S(environment.jobs, tables), costs.carbon_SH.shape[1])
     idle_usd = costs.idle_usd + costs.run_on_usd
     step_usd = STEP_SHARE * costs.revenue_usd_per_gpu_hour or STEP_USD
-    _, price_SH, _ = descend_evenly(Dual(columns, capacity_SH, idle_usd), rounds, step_usd, late)
+    _, price_SH, _ = descend_evenly(Dual(columns, capacity_SH, idle_usd), rounds, step_usd, late, PARTS)
     cut = late()
     del columns
     hard_caps = environment.caps is not None and environment.caps.hard

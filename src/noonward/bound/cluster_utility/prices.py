@@ -19,6 +19,8 @@ PATIENCE: Final = 15
 MASTER_ROUNDS: Final = 40
 STEP_USD: Final = 0.03
 """Step of ``descend_evenly``, USD per GPU-hour."""
+PART_SHARE: Final = 0.2
+"""Step of a part of it as a share of that of the part before."""
 SEEN: Final = 4
 """Last evaluations of it whose choices are handed on."""
 
@@ -96,7 +98,7 @@ def descend(
 
 
 def descend_evenly(
-    dual: Dual, rounds: int, step_usd: float = STEP_USD, late: Callable[[], bool] = never
+    dual: Dual, rounds: int, step_usd: float = STEP_USD, late: Callable[[], bool] = never, parts: int = 1
 ) -> tuple[float, F8, I8]:
     """Lowers the dual function by subgradient steps of AdaGrad's length, one for each price; for many jobs.
 
@@ -104,16 +106,37 @@ def descend_evenly(
     hour (Duchi et al. 2011). A price moves as far in a window of any length, so a bound of some gap takes no more
     rounds in a longer one. The mean of the prices of the later half is tried too.
 
+    Where nobody knows how far prices are from 0, a search in several parts needs no step that fits: each begins at
+    the best prices so far, with no memory of slopes and ``PART_SHARE`` of the step before.
+
     Args:
         dual: The dual function.
-        rounds: Most evaluations but one, at least 2.
-        step_usd: Step, USD per GPU-hour.
+        rounds: Most evaluations, but one a part; at least 2 a part.
+        step_usd: Step of the first part, USD per GPU-hour.
         late: Whether no further evaluation may begin; asked after each.
+        parts: Parts of the search, at least 1.
 
     Returns:
         As ``descend``; the columns are those chosen at the last evaluations.
     """
-    price_SH, square_SH, sum_SH = np.zeros(dual.shape), np.zeros(dual.shape), np.zeros(dual.shape)
+    best_usd, best_SH = math.inf, np.zeros(dual.shape)
+    seen: list[I8] = []
+    for part in range(parts):
+        found = _descend_by(dual, best_SH, rounds // parts, step_usd * PART_SHARE**part, late)
+        if found[0] < best_usd:
+            best_usd, best_SH = found[:2]
+        seen = found[2]
+        if late():
+            break
+    columns = np.unique(np.concatenate(seen or [dual.best_J]))
+    return best_usd, best_SH, columns[columns >= 0]
+
+
+def _descend_by(
+    dual: Dual, price_SH: F8, rounds: int, step_usd: float, late: Callable[[], bool]
+) -> tuple[float, F8, list[I8]]:
+    """Takes the steps of a part of ``descend_evenly``; returns least D, its prices, and the last choices of jobs."""
+    square_SH, sum_SH = np.zeros(dual.shape), np.zeros(dual.shape)
     best_usd, best_SH = math.inf, price_SH
     seen: list[I8] = []
     summed = 0
@@ -137,8 +160,7 @@ def descend_evenly(
         seen.append(dual.best_J.copy())
         if value_usd < best_usd:
             best_usd, best_SH = value_usd, sum_SH / summed
-    columns = np.unique(np.concatenate(seen or [dual.best_J]))
-    return best_usd, best_SH, columns[columns >= 0]
+    return best_usd, best_SH, seen
 
 
 def polish(

@@ -43,7 +43,7 @@ class Place:
         self._parts, self._write = parts, write
         self._arrays: Any = None
         self._place_1 = np.zeros(1, place_dtype(parts))
-        self.address: int = self._place_1.__array_interface__["data"][0]
+        self.address: int = self._place_1.ctypes.data
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Place:
         """Copies without what was noted: a copy's arrays lie elsewhere."""

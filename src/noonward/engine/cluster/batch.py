@@ -421,6 +421,6 @@ class BatchEngine:
 def _place(world: World) -> NDArray[np.void]:
     """Returns where a world's arrays lie; they must stay alive as long as it is used."""
     place_1 = np.zeros(1, PLACE)
-    disagree = note_world(world, place_1.__array_interface__["data"][0])
+    disagree = note_world(world, place_1.ctypes.data)
     assert not disagree, disagreement(PARTS, world)
     return place_1[0]

@@ -115,9 +115,17 @@ def _slack_words(study: Study, curve: Curve, served: list[Case]) -> list[str]:
         f"With {least}, {study.policy} {saves(study.saved(first))} per GPU-hour; with {most} it "
         f"{saves(study.saved(last))}, at {lasting(last.delay_s.value)} of mean delay."
     ]
-    if gain.value < FLAT or (gain.low is not None and gain.low <= 0):
-        sentences.append("More slack gains little here: the saving comes from where jobs run, not from when.")
-        return sentences
+    if gain.value < FLAT:
+        saves_without = study.saved(first).value >= FLAT
+        why = ": the saving comes from where jobs run, not from when" if saves_without else ""
+        return [*sentences, f"More slack gains little here{why}."]
+    if gain.low is not None and gain.high is not None and gain.low <= 0:
+        told = f"{100 * gain.value:.1f} points [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+        case, how = case_noun(study.scenario), how_to_run_more(study.scenario)
+        return [
+            *sentences,
+            f"What slack gains ({told}) cannot be told from {study.environments} {case}s: run more ({how}).",
+        ]
     enough = next(case for case in served if study.change_of_saving(case, first).value >= MOST_OF_IT * gain.value)
     if enough is not last:
         given = f"{enough.title} of that slack" if own else f"a slack of {enough.title}"

@@ -29,6 +29,7 @@ from noonward.schedule.cluster.bid_price import (
 )
 from noonward.schedule.cluster.booking import Booked
 from noonward.schedule.cluster.capacity_prices import JOBS_PER_HOUR
+from noonward.schedule.cluster.carbon_scaler import CarbonScaler
 from noonward.schedule.cluster.event_orders import Order
 from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Lever
 from noonward.schedule.cluster.learned_price import packaged_price
@@ -331,6 +332,13 @@ def wait_awhile(
     return WaitAwhile(Forecast(forecast, noise=noise, net=net), measure=measure)
 
 
+def carbon_scaler(
+    forecast: ForecastKind = "regression", noise: Noise = NOISE, net: NetName = 0, measure: Measure = "carbon"
+) -> Scheduler:
+    """Returns a rule that gives each job the gangs by the hour that do its work at the least forecast cost."""
+    return CarbonScaler(Forecast(forecast, noise=noise, net=net), measure=measure)
+
+
 def _add_event_response(registry: Registry, find: Find) -> None:
     """Adds what follows grid events on top of another policy."""
 
@@ -407,7 +415,15 @@ def _add_bending(registry: Registry) -> None:
             f"under {WORDS[forecast]}{future}."
         )
 
+    def scales(forecast: str, measure: str, **_: object) -> str:
+        future = ", so it knows the future" if forecast in FORESEEN else ""
+        return (
+            f"Gives each job the gangs by the hour that do most work per {measured[measure]} before it must end, "
+            f"under {WORDS[forecast]}{future} (CarbonScaler)."
+        )
+
     for name, make, describe in (
+        ("carbon-scaler", carbon_scaler, scales),
         ("suspend-threshold", suspend_threshold, suspends),
         ("cap-threshold", cap_threshold, caps),
         ("wait-awhile", wait_awhile, waits),

@@ -72,7 +72,7 @@ def test_a_day_under_budgets_is_decided_as_in_the_simulation(service, policy, pr
 @pytest.mark.parametrize("restart_every", [0, 15])
 @pytest.mark.parametrize(("policy", "protocol"), [("local-fcfs", "each-slot"), ("dp-max-clock", "on-arrival")])
 def test_a_day_of_priorities_is_decided_as_in_the_simulation(service, policy, protocol, restart_every):
-    sites = "fleet.sites.0.gpus=3", "fleet.sites.1.gpus=3", "jobs.gpus_cap=3"
+    sites = "fleet.sites.0.gpus=1", "fleet.sites.1.gpus=1", "jobs.gpus_cap=1"
     live = service(policy, f"protocol={protocol}", "priorities={}", *sites)
     priority_J = np.arange(len(live.environment.jobs)) % 4
     live.environment = replace(live.environment, priority_J=priority_J)
@@ -106,7 +106,8 @@ def test_priorities_are_those_of_the_class_or_the_job_and_a_tenant_may_use_some(
         def pass_on(request):
             answer = http.request(request.method, request.url.path, content=request.content,
                                   headers={"Authorization": f"Bearer {tokens['ann']}"})  # fmt: skip
-            return httpx.Response(answer.status_code, content=answer.content)
+            kind = {"Content-Type": answer.headers["Content-Type"]}
+            return httpx.Response(answer.status_code, headers=kind, content=answer.content)
 
         transport = httpx.MockTransport(pass_on)
         monkeypatch.setattr(
@@ -147,7 +148,8 @@ def test_a_budget_is_shown_refuses_and_is_why_a_job_waits(service, monkeypatch):
         assert shown["guests"] == []
 
         def pass_on(request):
-            return httpx.Response(200, content=ask("rob", "GET", request.url.path).content)
+            answer = ask("rob", "GET", request.url.path)
+            return httpx.Response(200, headers={"Content-Type": "application/json"}, content=answer.content)
 
         transport = httpx.MockTransport(pass_on)
         monkeypatch.setattr(

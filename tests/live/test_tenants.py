@@ -104,10 +104,9 @@ def test_priorities_are_those_of_the_class_or_the_job_and_a_tenant_may_use_some(
         assert [row["priority"] for row in live.store.read("SELECT priority FROM jobs ORDER BY id")] == [100, 10, 3]
 
         def pass_on(request):
-            answer = http.request(request.method, request.url.path, content=request.content,
-                                  headers={"Authorization": f"Bearer {tokens['ann']}"})  # fmt: skip
-            kind = {"Content-Type": answer.headers["Content-Type"]}
-            return httpx.Response(answer.status_code, headers=kind, content=answer.content)
+            headers = {"Authorization": f"Bearer {tokens['ann']}", "Content-Type": "application/json"}
+            answer = http.request(request.method, request.url.path, content=request.content, headers=headers)
+            return httpx.Response(answer.status_code, content=answer.content)
 
         transport = httpx.MockTransport(pass_on)
         monkeypatch.setattr(
@@ -148,8 +147,7 @@ def test_a_budget_is_shown_refuses_and_is_why_a_job_waits(service, monkeypatch):
         assert shown["guests"] == []
 
         def pass_on(request):
-            answer = ask("rob", "GET", request.url.path)
-            return httpx.Response(200, headers={"Content-Type": "application/json"}, content=answer.content)
+            return httpx.Response(200, content=ask("rob", "GET", request.url.path).content)
 
         transport = httpx.MockTransport(pass_on)
         monkeypatch.setattr(

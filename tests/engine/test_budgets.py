@@ -98,18 +98,19 @@ def test_a_job_counts_for_the_period_in_which_it_starts(protocol):
 
 @BOTH
 def test_a_tenant_whose_budget_is_used_up_holds_up_nobody_else(protocol):
-    # Tenant 0 is used up by its first job. Its second is first in the queue until the next day.
+    # Tenant 0 is used up by its first job, so that its second waits until the next day. Tenant 1's start at once, also
+    # in the slot in which that happens.
     rows = [
         {"tenant": 0},
-        {"tenant": 0, "arrival_s": 60.0},
-        {"tenant": 1, "arrival_s": 60.0},
+        {"tenant": 0},
+        {"tenant": 1},
         {"tenant": 1, "arrival_s": 90.0},
     ]
     world = plain([8], [{"slack_s": 90000.0, "work": 3600.0, **row} for row in rows], protocol=protocol)
     world.tenants = [Tenant(4, budget={"kwh": 0.1, "period": "day"}), Tenant(4)]
     outcome = run(world.environment(), make_scheduler(POLICY[protocol]))
-    first_s = {"each-slot": [world.slot_s] * 2, "on-arrival": [60.0, 90.0]}[protocol]
-    assert outcome.job_J["start_s"].tolist() == [0.0, 86400.0, *first_s]
+    first_s = {"each-slot": 120.0, "on-arrival": 90.0}[protocol]
+    assert outcome.job_J["start_s"].tolist() == [0.0, 86400.0, 0.0, first_s]
 
 
 def test_sites_asked_in_one_step_start_one_job_of_a_tenant_with_a_budget():
@@ -125,7 +126,7 @@ def test_sites_asked_in_one_step_start_one_job_of_a_tenant_with_a_budget():
             if engine.view.allowed(site, site):
                 engine.answers.send(site, site)
         engine.step()
-    assert asked == [[0, -1, -1, -1], [-1, 1, -1, -1], [-1, -1, 2, 3]]
+    assert asked == [[0, -1, -1, -1], [-1, 1, -1, -1]], "none of the others is asked about: it is used up"
     assert engine.world.tenant_T["used"].tolist() == [2], "0.1 kWh is below 0.15, 0.2 is not"
     assert engine.world.tenant_T["due_kwh"] == pytest.approx(0.2)
 

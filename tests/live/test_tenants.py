@@ -72,7 +72,7 @@ def test_a_day_under_budgets_is_decided_as_in_the_simulation(service, policy, pr
 @pytest.mark.parametrize("restart_every", [0, 15])
 @pytest.mark.parametrize(("policy", "protocol"), [("local-fcfs", "each-slot"), ("dp-max-clock", "on-arrival")])
 def test_a_day_of_priorities_is_decided_as_in_the_simulation(service, policy, protocol, restart_every):
-    sites = "fleet.sites.0.gpus=1", "fleet.sites.1.gpus=1", "jobs.gpus_cap=1"
+    sites = "fleet.sites.0.gpus=2", "fleet.sites.1.gpus=2", "jobs.gpus_cap=2", "jobs.count=90"
     live = service(policy, f"protocol={protocol}", "priorities={}", *sites)
     priority_J = np.arange(len(live.environment.jobs)) % 4
     live.environment = replace(live.environment, priority_J=priority_J)

@@ -198,6 +198,8 @@ class Run:
         quotas, out = self.plant.quotas, []
         planned = [] if quotas is None else [0] * len(quotas.tenants)
         for s, queue in enumerate(pending):
+            while queue and quotas is not None and quotas.used_up(self.jobs[queue[0]].tenant, self.now_s):
+                queue.pop(0)
             job = self.jobs[queue[0]] if queue else None
             if job is None or (quotas is not None and quotas.deferred(job, planned)):
                 out.append(-1)
@@ -269,6 +271,8 @@ def play(run, answer):
         pending = [run.pending(s) for s in sites]
         while any(pending):
             asked = run.asked(pending)
+            if max(asked) < 0:
+                continue
             run.pay(time_s)
             answers = answer(run.question(asked))
             for s in sites:

@@ -151,7 +151,7 @@ class Quotas:
         """What turns go by: the least first."""
         borrows = self.used(job.tenant) + charged + job.gpus_min > self.tenants[job.tenant].gpus
         share = 0.0 if self.half_life_s is None else self.share(job.tenant, now_s, charged)
-        return (self.used_up(job.tenant, now_s), borrows, share, -job.priority, job.reach_s, job.index)
+        return (borrows, share, -job.priority, job.reach_s, job.index)
 
     def ordered(self, queue, now_s):
         """A queue (jobs in the order in which they joined) in the order of turns."""

@@ -59,7 +59,14 @@ from noonward.engine.cluster.kernels.segments import (
     suspend,
     take_job,
 )
-from noonward.engine.cluster.kernels.tenants import end_plans, is_refused, order_queue, plan_quota, waits_for_turn
+from noonward.engine.cluster.kernels.tenants import (
+    end_plans,
+    is_refused,
+    is_used_up,
+    order_queue,
+    plan_quota,
+    waits_for_turn,
+)
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     BREAK,
@@ -246,9 +253,12 @@ def rests(w: World, job: int) -> bool:
 
 @kernel(inline=True, allocates=False)
 def next_asked(w: World, job: int) -> int:
-    """Returns a waiting job, or the first behind it that its site is asked about now; -1 for none."""
+    """Returns a waiting job, or the first behind it that its site is asked about now; -1 for none.
+
+    Jobs of a tenant whose budget is used up are passed over: they hold up nobody else.
+    """
     job = not_held(w, job)
-    while job >= 0 and rests(w, job):
+    while job >= 0 and (rests(w, job) or (w.engine_1[0].budgets and is_used_up(w, w.track_J[job].tenant))):
         job = not_held(w, w.track_J[job].next)
     return job
 

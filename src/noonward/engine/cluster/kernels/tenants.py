@@ -264,17 +264,12 @@ def order_queue(w: World, s: int) -> None:
 def comes_before(w: World, job: int, other: int) -> bool:
     """Returns whether it is a waiting job's turn before another one's (-1: there is no other).
 
-    Jobs of tenants whose budget is used up come last: they cannot start now, and would hold up the others under
-    policies that wait for the first of a queue. Of the others, first come jobs whose tenants need not borrow for them,
-    then, where there are fair shares, those of the tenant with the least (``fair_share``), then those of the higher
-    priority, then those that joined the queue first, then those that arrived first.
+    First come jobs whose tenants need not borrow for them, then, where there are fair shares, those of the tenant with
+    the least (``fair_share``), then those of the higher priority, then those that joined the queue first, then those
+    that arrived first.
     """
     if other < 0:
         return True
-    if w.engine_1[0].budgets:
-        used_up, used_up_too = is_used_up(w, w.track_J[job].tenant), is_used_up(w, w.track_J[other].tenant)
-        if used_up != used_up_too:
-            return not used_up
     borrows, borrows_too = would_borrow(w, job), would_borrow(w, other)
     if borrows != borrows_too:
         return not borrows

@@ -127,8 +127,9 @@ def test_sites_asked_in_one_step_start_one_job_of_a_tenant_with_a_budget():
                 engine.answers.send(site, site)
         engine.step()
     assert asked == [[0, -1, -1, -1], [-1, 1, -1, -1]], "none of the others is asked about: it is used up"
-    assert engine.world.tenant_T["used"].tolist() == [2], "0.1 kWh is below 0.15, 0.2 is not"
-    assert engine.world.tenant_T["due_kwh"] == pytest.approx(0.2)
+    start_s_J = run(world.environment(), make_scheduler("local-fcfs")).job_J["start_s"]
+    assert start_s_J[:2].tolist() == [0.0, 0.0], "0.1 kWh is below 0.15, 0.2 is not"
+    assert np.isnan(start_s_J[2:]).all()
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from noonward.cli.options import (
     BoundSeconds,
     EnvironmentsOrFit,
     Json,
+    Out,
     Policies,
     Seed,
     executor_of,
@@ -51,16 +53,25 @@ def bound(
         typer.Option(
             "--each",
             metavar="KEY=LIST",
-            help="With --freedom: one table for each value of a key of the scenario, e.g. jobs.demand=0.5,0.7.",
+            help="With --freedom: a table per value of a scenario's key, e.g. jobs.demand=0.5,0.7.",
         ),
     ] = None,
+    loads: Annotated[
+        str | None,
+        typer.Option(
+            "--loads",
+            metavar="LIST",
+            help="With --freedom: a table per share of the GPU-hours that jobs ask for, e.g. 50%,85%.",
+        ),
+    ] = None,
+    out: Out = Path("runs"),
     executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
     """Compute a bound that no policy can beat.
 
-    It is an upper bound of utility, or a lower bound of energy per unit of work. With --freedom, --policies are run in
-    the same environments and held against the first of them.
+    It is an upper bound of utility, or a lower bound of energy per unit of work. With --freedom, --policies run with
+    each freedom in the same environments, and bounds and runs are kept in --out.
     """
     from noonward.errors import ScenarioError
     from noonward.evaluate.asked import count_of, require_seconds
@@ -74,8 +85,12 @@ def bound(
     runs = count_of(scenario, environments)
     if non_clairvoyant and freedom is not None:
         raise ScenarioError("--freedom bounds schedules that know all signals; leave out --non-clairvoyant, or it")
-    if non_clairvoyant and (each is not None or policies is not None):
-        raise ScenarioError("--each and --policies go with --freedom; leave out --non-clairvoyant")
+    with_freedom = {"--each": each, "--loads": loads, "--policies": policies}
+    given = [name for name, value in with_freedom.items() if value is not None]
+    if given and freedom is None:
+        raise ScenarioError(f"{', '.join(given)} only with --freedom; give it, or use 'noonward compare'")
+    if each is not None and loads is not None:
+        raise ScenarioError("--each and --loads both set what the tables differ in; leave one of them out")
     if non_clairvoyant:
         if seconds is not None:
             raise ScenarioError("--non-clairvoyant takes no --bound-seconds; leave one of them out")
@@ -84,10 +99,8 @@ def bound(
     if freedom is not None:
         if seconds is not None:
             raise ScenarioError("--freedom takes no --bound-seconds; leave one of them out")
-        _freedoms(scenario, freedom, runs, seed, executors, json, each, policies)
+        _freedoms(scenario, freedom, runs, seed, executors, json, each, loads, policies, out)
         return
-    if each is not None or policies is not None:
-        raise ScenarioError("--each and --policies go with --freedom; give it, or use 'noonward compare'")
     objective = objective_of(scenario)
     specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
     with executors as executor, progress_bar(runs, "bounds", unit="environments") as step:
@@ -125,44 +138,40 @@ def _freedoms(
     executors: AbstractContextManager[Executor],
     json: bool,
     each: str | None,
+    loads: str | None,
     policies: str | None,
+    out: Path,
 ) -> None:
     """Prints what freedoms of jobs can be worth at most, the best schedules known, and what policies make of them."""
-    import numpy as np
-
     from noonward.cli.options import print_text_table, split_names
     from noonward.evaluate.asked import policies_of
-    from noonward.evaluate.freedom_policies import UtilityRun, named_at, policy_metrics, policy_table, variants
-    from noonward.evaluate.freedoms import (
-        FreedomRun,
-        freedom_metrics,
-        freedom_names,
-        freedom_table,
-        require_cluster,
-    )
+    from noonward.evaluate.freedom_policies import value_metrics, value_of_freedoms, value_table, variants
+    from noonward.evaluate.freedoms import freedom_names, freedom_table, require_cluster
+    from noonward.evaluate.loads import at_loads
     from noonward.evaluate.metrics import to_json
-    from noonward.runtime.executor import map_runs
 
     names, asked = freedom_names(listed), split_names(policies)
-    cases = variants(require_cluster(scenario), each)
-    chosen = [] if asked is None else policies_of(next(iter(cases.values())), asked)
-    metrics, tables = [], []
-    with executors as executor, progress_bar(runs * len(cases) * (1 + len(chosen)), "bounds of freedoms") as step:
-        for setting, stated in cases.items():
-            found = map_runs([FreedomRun(stated, index, seed, names) for index in range(runs)], executor, step)
-            utility_usd_PE = {}
-            for policy in chosen:
-                specs = [UtilityRun(stated, index, seed, policy) for index in range(runs)]
-                utility_usd_PE[policy.name] = np.array(map_runs(specs, executor, step))
-            metrics += named_at([*freedom_metrics(found), *policy_metrics(found, utility_usd_PE)], setting)
-            tables.append(freedom_table(stated, found, seed, setting))
-            if chosen:
-                tables.append(policy_table(found, utility_usd_PE, setting or stated.name))
+    stated = require_cluster(scenario)
+    cases = variants(stated, each) if loads is None else at_loads(stated, loads, runs, seed)
+    with executors as executor, progress_bar(None, "bounds of freedoms", results=out) as step:
+        found = value_of_freedoms(
+            cases,
+            names,
+            [] if asked is None else policies_of(stated, asked),
+            environments=runs,
+            seed=seed,
+            out=out,
+            progress=step,
+            executor=executor,
+        )
     if json:
-        print(to_json(metrics, scenario=next(iter(cases.values())).name, seed=seed, environments=runs))
+        metrics = [metric for case in found for metric in value_metrics(case)]
+        print(to_json(metrics, scenario=stated.name, seed=seed, environments=runs, records=str(out)))
         return
-    for table in tables:
-        print_text_table(table)
+    for case in found:
+        shown = value_table(case, seed) if asked else freedom_table(case.scenario, case.found, seed, case.setting)
+        print_text_table(shown)
+    print(f"records: {out}")
 
 
 def _non_clairvoyant(

@@ -39,7 +39,11 @@ EXAMPLES: Final = {
     "event": ("event training-days --cut 25% --hours 3h --notice 10min",),
     "tenants": ("tenants fleet.yaml --policy booked-persistence", "tenants fleet.yaml -n 8 --one-more --bound"),
     "flexibility": ("flexibility training-days", "flexibility tiny --cuts 10%,25% --hours 1h,3h --notices 0,1h"),
-    "bound": ("bound tiny -n 2", "bound fine-tuning --non-clairvoyant"),
+    "bound": (
+        "bound tiny -n 2",
+        "bound fine-tuning --non-clairvoyant",
+        "bound training-days --freedom all --policies patient,suspend-threshold --loads 50%,85% -n 5",
+    ),
     "capacity-plan": ("capacity-plan load-shaping --promise 0.9",),
     "simulate": ("simulate tiny --policy booked-persistence", "simulate tiny --policy own_scheduler:CheapestSite"),
     "policies": ("policies", "policies --all --kind edge"),

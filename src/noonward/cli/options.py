@@ -100,7 +100,7 @@ SignalFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--signals",
-        help="File with prices and carbon intensities. Repeat it: later files fill what earlier ones leave unknown.",
+        help="File of prices and carbon intensities. Repeat it: later files fill gaps.",
     ),
 ]
 JobFile = Annotated[

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.bound.cluster_utility.freedom_bounds import NAMES, NONE, FreedomBounds, freedom_bounds
+from noonward.bound.cluster_utility.freedom_bounds import NAMES, NONE, FreedomBounds, FreedomWorth, freedom_bounds
 from noonward.errors import ScenarioError, nearest
 from noonward.evaluate.answer import interval
+from noonward.evaluate.comparison import objective_of
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean, ratio
 from noonward.evaluate.table import TextTable
+from noonward.ledger.folder import read_sealed, write_sealed
 from noonward.model.cluster.scenario import Scenario
-from noonward.runtime.executor import PlainSpec
+from noonward.model.kinds import find_kind
+from noonward.runtime.by_kind import environment_digest
+from noonward.runtime.rests_on import bound_digest
 from noonward.runtime.runs import environment_of
 
 
@@ -37,29 +43,75 @@ def freedom_names(listed: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class FreedomRun(PlainSpec):
-    """A spec: the bounds of one environment.
+class FreedomRun:
+    """A spec: the bounds of one environment, read back where they were computed already.
 
     Attributes:
         scenario: Scenario of kind ``cluster``.
         index: Number of the environment.
         seed: Seed.
         names: Freedoms, of ``NAMES``.
+        folder: Folder of the scenario's records.
+        last: Bounds begin when no run is left to begin.
     """
+
+    last: ClassVar[bool] = True
+    portable: ClassVar[bool] = True
 
     scenario: Scenario
     index: int
     seed: int
     names: tuple[str, ...]
+    folder: Path
 
     @property
     def label(self) -> str:
         """Which environment."""
         return f"bounds of freedoms, environment {self.index}"
 
-    def run(self) -> FreedomBounds:
+    @property
+    def group(self) -> Hashable:
+        """Each is a group of its own."""
+        return self.scenario.digest, self.index
+
+    @property
+    def place(self) -> Path:
+        """File of the bounds: they depend on which freedoms are bounded together."""
+        return self.folder / "bound" / f"freedoms-{'-'.join(self.names)}-{self.index:03d}.json"
+
+    def run(self) -> FoundFreedoms:
         """Returns the bounds."""
-        return freedom_bounds(environment_of(self.scenario, self.index, self.seed), self.names, seed=self.seed)
+        environment = environment_of(self.scenario, self.index, self.seed)
+        code = bound_digest(find_kind(self.scenario.kind), objective_of(self.scenario))
+        of = {"environment_digest": environment_digest(environment), "code": code, "seed": self.seed}
+        try:
+            content = read_sealed(self.place)
+            if content["of"] == of:
+                worth = {name: FreedomWorth(**each) for name, each in content["worth"].items()}
+                return FoundFreedoms(FreedomBounds(worth=worth, bill_usd=content["bill_usd"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # none there, or one that was cut short or changed: it is computed again
+        return FoundFreedoms(freedom_bounds(environment, self.names, seed=self.seed), of)
+
+    def keep(self, found: FoundFreedoms) -> FreedomBounds:
+        """Writes new bounds to their file and returns them."""
+        if found.of is not None:
+            write_sealed(self.place, {"of": found.of, **asdict(found.bounds)})
+        return found.bounds
+
+
+@dataclass(frozen=True)
+class FoundFreedoms:
+    """What a ``FreedomRun`` found.
+
+    Attributes:
+        bounds: The bounds.
+        of: What new bounds are of: digests of the environment and of the sources, and the seed; None for bounds that
+            were read back.
+    """
+
+    bounds: FreedomBounds
+    of: dict[str, Any] | None = None
 
 
 def require_cluster(scenario: object) -> Scenario:
@@ -95,9 +147,9 @@ class Worth:
 
 def worth_of(found: Sequence[FreedomBounds], name: str) -> Worth:
     """Returns what a freedom is worth."""
-    upper_E, known_E = _upper_E(found, name), _known_E(found, name)
-    none_E = _known_E(found, NONE)
-    return Worth(most_E=upper_E - none_E, between_E=upper_E - _upper_E(found, NONE), found_E=known_E - none_E)
+    upper_E, known_E = upper_usd(found, name), known_usd(found, name)
+    none_E = known_usd(found, NONE)
+    return Worth(most_E=upper_E - none_E, between_E=upper_E - upper_usd(found, NONE), found_E=known_E - none_E)
 
 
 def freedom_metrics(found: Sequence[FreedomBounds]) -> list[Metric]:
@@ -109,9 +161,9 @@ def freedom_metrics(found: Sequence[FreedomBounds]) -> list[Metric]:
     bill_E = np.array([each.bill_usd for each in found])
     out = []
     for name in found[0].worth:
-        out.append(Metric.of(f"utility_usd/bound@{name}", mean(_upper_E(found, name)), "USD"))
-        if not np.isnan(_known_E(found, name)).any():
-            out.append(Metric.of(f"utility_usd/best-known@{name}", mean(_known_E(found, name)), "USD"))
+        out.append(Metric.of(f"utility_usd/bound@{name}", mean(upper_usd(found, name)), "USD"))
+        if not np.isnan(known_usd(found, name)).any():
+            out.append(Metric.of(f"utility_usd/best-known@{name}", mean(known_usd(found, name)), "USD"))
     for name in found[0].worth:
         worth = worth_of(found, name)
         for kind, usd_E in (("most", worth.most_E), ("between-bounds", worth.between_E), ("found", worth.found_E)):
@@ -134,7 +186,7 @@ def freedom_table(scenario: Scenario, found: Sequence[FreedomBounds], seed: int,
     rows = []
     bill_E = np.array([each.bill_usd for each in found])
     for name in found[0].worth:
-        cells = [name, usd_text(_upper_E(found, name)), usd_text(_known_E(found, name))]
+        cells = [name, usd_text(upper_usd(found, name)), usd_text(known_usd(found, name))]
         worth = worth_of(found, name)
         for usd_E in (worth.found_E, worth.between_E, worth.most_E):
             share = ratio(usd_E, bill_E).value
@@ -175,9 +227,11 @@ def usd_text(values_E: F8) -> str:
     return f"{estimate.value:,.{digits}f}{interval(estimate, digits)}"
 
 
-def _upper_E(found: Sequence[FreedomBounds], name: str) -> F8:
+def upper_usd(found: Sequence[FreedomBounds], name: str) -> F8:
+    """Returns the bound with a freedom in each environment, USD."""
     return np.array([each.worth[name].upper_usd for each in found])
 
 
-def _known_E(found: Sequence[FreedomBounds], name: str) -> F8:
+def known_usd(found: Sequence[FreedomBounds], name: str) -> F8:
+    """Returns the utility of the best schedule known with a freedom in each environment, USD; NaN where none is."""
     return np.array([each.worth[name].known_usd for each in found])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -124,6 +124,7 @@ class RequestChecker:
         self._takes_S = [EVERY] * len(self.sites) if takes is None else list(takes)
         self._gpus_S = tables.gpus_S.tolist()
         self._range_CS = tables.range_CS.tolist()
+        self._large_enough: dict[tuple[int, int], frozenset[int]] = {}
         self._encode = msgspec.json.Encoder(order="deterministic").encode
 
     def row(self, request: JobRequest) -> JobRow:
@@ -159,7 +160,10 @@ class RequestChecker:
         vetoed = sorted(unwanted | unable)
         # Browsers and editors of Windows end lines with CR LF, which shells and sbatch refuse.
         command = request.command.replace("\r\n", "\n").replace("\r", "\n")
-        content = self._encode(msgspec.structs.replace(request, key=None, command=command))
+        stored = request
+        if request.key is not None or command != request.command:
+            stored = msgspec.structs.replace(request, key=None, command=command)
+        content = self._encode(stored)
         return JobRow(
             key=request.key,
             digest=hashlib.blake2b(content, digest_size=16).digest(),
@@ -173,7 +177,7 @@ class RequestChecker:
             gpus_min=request.gpus_min,
             gpus_max=most,
             work=float(request.work),
-            max_delay_s=self._max_delay_s(request, class_, most, sorted(fitting - unable)),
+            max_delay_s=self._max_delay_s(request, class_, most, fitting - unable),
             move_gb=request.data_gb + request.model_gb,
             result_gb=float(request.result_gb),
             retries=request.retries,
@@ -205,7 +209,7 @@ class RequestChecker:
             raise DataError(f"{what} {name!r} is unknown; {nearest(name, known)}")
         return known.index(name)
 
-    def _unable(self, request: JobRequest, fitting: set[int]) -> set[int]:
+    def _unable(self, request: JobRequest, fitting: Set[int]) -> Set[int]:
         """Returns the sites whose executors cannot pass on what a job asks of its cluster.
 
         Raises:
@@ -213,7 +217,7 @@ class RequestChecker:
         """
         asked = stated(request)
         if not asked:
-            return set()
+            return frozenset()
         unable = {s for s, takes in enumerate(self._takes_S) if asked - takes}
         if not fitting - unable:
             lacking = sorted({name for s in fitting for name in asked - self._takes_S[s]})
@@ -223,7 +227,7 @@ class RequestChecker:
             )
         return unable
 
-    def _max_delay_s(self, request: JobRequest, class_: int, most: int, sites: Sequence[int]) -> float | None:
+    def _max_delay_s(self, request: JobRequest, class_: int, most: int, sites: Set[int]) -> float | None:
         """Returns the longest time from submission to start that keeps a job's delay and its deadline, s.
 
         Args:
@@ -237,7 +241,9 @@ class RequestChecker:
         """
         if request.deadline_s is None:
             return None if request.max_delay_s is None else float(request.max_delay_s)
-        longest_s = request.work * float(np.nanmax(self._seconds_SCGF[sites, class_, request.gpus_min : most + 1]))
+        longest_s = request.work * float(
+            np.nanmax(self._seconds_SCGF[sorted(sites), class_, request.gpus_min : most + 1])
+        )
         left_s = request.deadline_s - longest_s
         if left_s < 0:
             raise DataError(
@@ -246,17 +252,22 @@ class RequestChecker:
             )
         return left_s if request.max_delay_s is None else min(left_s, float(request.max_delay_s))
 
-    def _fitting(self, request: JobRequest, class_: int, pinned: int, vetoed: set[int]) -> set[int]:
+    def _fitting(self, request: JobRequest, class_: int, pinned: int, vetoed: Set[int]) -> Set[int]:
         """Returns the sites that a job may run at and fits into.
 
         Raises:
             DataError: There are none.
         """
-        fitting = {
-            s
-            for s, gpus in enumerate(self._gpus_S)
-            if pinned in (-1, s) and s not in vetoed and self._range_CS[class_][s] and gpus >= request.gpus_min
-        }
+        key = (class_, request.gpus_min)
+        if key not in self._large_enough:
+            self._large_enough[key] = frozenset(
+                s for s, gpus in enumerate(self._gpus_S) if self._range_CS[class_][s] and gpus >= request.gpus_min
+            )
+        fitting = self._large_enough[key]
+        if pinned != -1:
+            fitting = fitting & {pinned}
+        if vetoed:
+            fitting = fitting - vetoed
         if not fitting:
             raise DataError(
                 f"job {request.name!r} needs {request.gpus_min} GPUs at once, and no site that it may run at has as "

@@ -6,11 +6,9 @@ import contextlib
 import gc
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 from noonward.errors import MissingExtraError, ScenarioError
 from noonward.files import locked_folder
@@ -24,9 +22,6 @@ from noonward.live.store.store import Store
 from noonward.live.tokens import any_tokens
 from noonward.live.watchdog import tell, watched
 from noonward.model.cluster.scenario import Scenario
-
-TURN_S: Final = 0.0005
-"""How long a thread that computes keeps others waiting, s."""
 
 
 def serve(
@@ -126,17 +121,13 @@ def _answer(config: LiveConfig, controller: Controller, listener: socket.socket,
 def _answers_first() -> Iterator[None]:
     """Keeps waits of requests short while they are answered.
 
-    Garbage collection passes over what a service has made to start: a look at all of it takes 0.2 s. Threads take
-    turns ten times as often as Python lets them by default, so that answers do not wait for decisions.
+    Garbage collection passes over what a service has made to start: a look at all of it takes 0.2 s.
     """
     gc.collect()
     gc.freeze()
-    before_s = sys.getswitchinterval()
-    sys.setswitchinterval(TURN_S)
     try:
         yield
     finally:
-        sys.setswitchinterval(before_s)
         gc.unfreeze()
 
 

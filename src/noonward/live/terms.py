@@ -50,8 +50,9 @@ EVERY: Final = frozenset(Terms.__struct_fields__) - {"task", "tasks"}
 """Terms that an executor must be able to pass on; tasks are jobs of their own anywhere."""
 NONE: Final = Terms()
 """Those of a job that states none."""
-_NAMES: Final = sorted(EVERY)
+_NAMES: Final = Terms.__struct_fields__
 _values: Final = operator.attrgetter(*_NAMES)
+_NO_VALUES: Final = _values(NONE)
 
 
 def stated(terms: Terms) -> frozenset[str]:
@@ -61,10 +62,10 @@ def stated(terms: Terms) -> frozenset[str]:
         >>> sorted(stated(Terms(qos="high", exclusive=True)))
         ['exclusive', 'qos']
     """
-    values, none = _values(terms), _values(NONE)
-    if values == none:  # most jobs
+    values = _values(terms)
+    if values == _NO_VALUES:  # most jobs
         return frozenset()
-    return frozenset(name for name, *pair in zip(_NAMES, values, none, strict=True) if pair[0] != pair[1])
+    return EVERY & {name for name, *pair in zip(_NAMES, values, _NO_VALUES, strict=True) if pair[0] != pair[1]}
 
 
 def require_valid(terms: Terms, title: str) -> None:
@@ -74,6 +75,8 @@ def require_valid(terms: Terms, title: str) -> None:
         terms: Terms of a job.
         title: What messages call the job.
     """
+    if _values(terms) == _NO_VALUES:  # most jobs
+        return
     for name, value in terms.environment.items():
         if not _VARIABLE.fullmatch(name):
             raise DataError(

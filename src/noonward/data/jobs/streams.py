@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,15 @@ from noonward.data.jobs.size import require_size
 from noonward.errors import ScenarioError
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
-from noonward.model.cluster.scenario import ClassStream, MixedJobs, PaperStreamJobs, ParetoWork, PoissonJobs, ShapedJobs
+from noonward.model.cluster.scenario import (
+    ClassStream,
+    LogNormalWork,
+    MixedJobs,
+    PaperStreamJobs,
+    ParetoWork,
+    PoissonJobs,
+    ShapedJobs,
+)
 from noonward.model.precision import SHAPE_DECIMALS, WORK_DECIMALS
 from noonward.units import HOUR_S
 
@@ -119,6 +128,35 @@ def _class_jobs(
     if stream.slack_ratio is not None:
         slack_s = np.floor(slack_rng.uniform(0.0, 2 * stream.slack_ratio, size=count) * work)
     return time_s[kept], np.repeat(np.arange(points), count_I)[kept], work, slack_s
+
+
+def expected_gpu_s(spec: MixedJobs, fleet: Fleet, window_s: float) -> float:
+    """Returns the mean GPU-seconds that jobs of several classes ask for, on their smallest gangs.
+
+    Per class rate x points x window x gang x mean work. The mean of Pareto work is ``work_min tail / (tail - 1)``, that
+    of log-normal work X between a and b, with ``p(x) = Phi((ln x - mu) / sigma)`` and ``q(x) = Phi((ln x - mu) / sigma
+    - sigma)``: ``a p(a) + exp(mu + sigma^2 / 2) (q(b) - q(a)) + b (1 - p(b))``.
+
+    Args:
+        spec: Streams by class, whose work is in seconds.
+        fleet: Its ingress points.
+        window_s: Length of the window, s.
+    """
+    arrivals = spec.rate_factor * window_s * len(fleet.ingress_points)
+    return arrivals * sum(each.rate_per_s * each.gpus_min * _mean_work(each.work) for each in spec.classes.values())
+
+
+def _mean_work(law: LogNormalWork | ParetoWork) -> float:
+    """Returns the mean of a distribution of work, units."""
+    if isinstance(law, ParetoWork):
+        return law.work_min * law.tail / (law.tail - 1)
+    low, high = law.work_min, math.inf if law.work_max is None else law.work_max
+    if not law.sigma:
+        return min(max(law.median_work, low), high)
+    below, phi = [math.log(end / law.median_work) / law.sigma for end in (low, high)], NormalDist().cdf
+    least, most = (phi(each) for each in below)
+    between = law.median_work * math.exp(law.sigma**2 / 2) * (phi(below[1] - law.sigma) - phi(below[0] - law.sigma))
+    return low * least + between + (0.0 if most == 1.0 else high * (1.0 - most))
 
 
 def generate_shaped_jobs(spec: ShapedJobs, fleet: Fleet, window_h: int, rng: np.random.Generator) -> Jobs:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import math
 import time
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -24,8 +26,11 @@ BODY_S: Final = 60.0
 """How long a body may take to arrive, s."""
 KNOWN_S: Final = 2.0
 """How long an answer about a token is kept, s: a revoked one is refused after that."""
+MOST_KNOWN: Final = 1000
+"""Tokens whose answers are kept."""
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts by which a browser or a program on this machine names it."""
+T = TypeVar("T")
 
 
 class JobNumber(Convertor[int]):
@@ -60,6 +65,34 @@ class RefusedError(Exception):
         self.status, self.code, self.message, self.after_s = status, code, message, after_s
 
 
+class _Recent(Generic[T]):
+    """Answers of the store that are kept for ``KNOWN_S``; requests that come together wait for one look.
+
+    Args:
+        look: Reads the store, in another thread.
+    """
+
+    def __init__(self, look: Callable[[str], T]) -> None:
+        self._look = look
+        self._looks: dict[str, tuple[float, asyncio.Future[T]]] = {}
+
+    async def of(self, key: str) -> T:
+        """Returns the answer about a key."""
+        at, found = self._looks.get(key, (-math.inf, None))
+        if found is None or time.monotonic() - at > KNOWN_S:
+            if len(self._looks) > MOST_KNOWN:
+                self._looks.clear()
+            found = asyncio.ensure_future(run_in_threadpool(self._look, key))
+            self._looks[key] = (time.monotonic(), found)
+        if found.done() and not found.cancelled() and found.exception() is None:
+            return found.result()
+        try:
+            return await asyncio.shield(found)
+        except BaseException:
+            self._looks.pop(key, None)
+            raise
+
+
 class Guard:
     """Knows who asks. What it reads of the store, it reads in another thread: others are answered meanwhile.
 
@@ -82,10 +115,10 @@ class Guard:
         requests_per_s: float | None = None,
         jobs_per_s: float | None = None,
     ) -> None:
-        self._store, self._needs_tokens = store, needs_tokens
+        self._needs_tokens = needs_tokens
         self.requests, self.jobs = Rate(requests_per_s), Rate(jobs_per_s)
-        self._known: dict[str, tuple[float, Holder | None]] = {}
-        self._open: tuple[float, bool] = (-1e9, False)
+        self._holders = _Recent(lambda token: holder_of(store, token))
+        self._free = _Recent(lambda _: not any_tokens(store))
 
     async def holder(self, request: Request, scope: Scope) -> Holder:
         """Returns who asks.
@@ -104,7 +137,7 @@ class Guard:
         Raises:
             RefusedError: It is void, allows too little, or asks too often.
         """
-        holder = await self._of(token)
+        holder = await self._holders.of(token)
         if holder is None:
             raise RefusedError(401, "token", "the token is void or has expired; ask the administrator for a new one")
         if not holder.may(scope):
@@ -136,25 +169,13 @@ class Guard:
         """
         if self._needs_tokens:
             return False
-        at, free = self._open
-        if time.monotonic() - at > KNOWN_S:
-            free = not await run_in_threadpool(any_tokens, self._store)
-            self._open = (time.monotonic(), free)
+        free = await self._free.of("")
         if free and (request.client is None or not is_loopback(request.client.host)):
             raise RefusedError(403, "host", "without tokens this service answers its own machine alone; make tokens")
         name = _host(request.headers.get("host", ""))
         if free and name not in LOOPBACK:
             raise RefusedError(403, "host", f"this service answers as localhost alone, not as {name!r}; or make tokens")
         return free
-
-    async def _of(self, token: str) -> Holder | None:
-        at, holder = self._known.get(token, (-1e9, None))
-        if time.monotonic() - at > KNOWN_S:
-            holder = await run_in_threadpool(holder_of, self._store, token)
-            if len(self._known) > 1000:
-                self._known.clear()
-            self._known[token] = (time.monotonic(), holder)
-        return holder
 
     def refuse_foreign(self, request: Request) -> None:
         """Refuses what a page of another site sends through a visitor's browser."""

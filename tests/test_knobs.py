@@ -115,6 +115,12 @@ NOT_TURNED = {
     ),
     "Tenant.gang_max": "limits what a live service takes (tests/live/test_tenants.py)",
     "Tenant.waiting_max": "the same (tests/live/test_tenants.py)",
+    "Tenant.priority_max": "the same (tests/live/test_tenants.py)",
+    "Scenario.priorities": "order queues (tests/engine/test_tenants.py)",
+    **dict.fromkeys(
+        ("Tenant.budget", *(f"Budget.{name}" for name in ("usd", "kwh", "kg", "period", "at_limit"))),
+        "limit starts where jobs have tenants (tests/engine/test_budgets.py)",
+    ),
     "Lateness.usd_per_gpu_hour": "goes with rule wait (tests/engine/test_lateness.py)",
     "Lateness.overtime_h": "goes with rule wait (tests/engine/test_lateness.py)",
     "Knowledge.run_time": "changes what is shown, not the draws (tests/engine/test_told_run_times.py)",

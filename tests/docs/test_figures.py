@@ -91,6 +91,7 @@ DVFS = ("dvfs-training", "--set", "window_h=1", "-n", 1)
 LIMITS = "{mean_latency_s: 60, p99_latency_s: 60, queue_max: 1, power_cap_w: {us-west: 9000}}"
 TINY = ("tiny", "-n", 10, "--non-clairvoyant")
 FREED = ("tiny", "--set", "fleet.freedoms.fine-tuning.interruptible=true", "--freedom", "suspend", "-n", 1)
+FREE_POLICIES = ("--policies", "patient,suspend-threshold(quantile=0.5)")
 MIXED = ("dvfs-mixed", "--set", "window_h=1", "--set", f"constraints={LIMITS}", "-n", 1)
 
 
@@ -131,7 +132,7 @@ def test_figures_of_compare(noonward: CommandLine) -> None:
 
 
 def test_figures_of_bound(noonward: CommandLine) -> None:
-    asked = (("tiny", "-n", 1), TINY, DVFS, FREED)
+    asked = (("tiny", "-n", 1), TINY, DVFS, (*FREED, *FREE_POLICIES))
     hold_against_page("bound", [noonward("bound", *what, "--json").out for what in asked])
 
 

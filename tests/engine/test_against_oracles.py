@@ -13,7 +13,7 @@ from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.ledger.ledger import settle
-from noonward.ledger.segments import PLANNED
+from noonward.ledger.segments import OVERDUE, PLANNED
 from noonward.ledger.settle import settle_transfers
 from reference import each_slot, on_arrival, small_worlds
 from reference.ledger import over_cap_gpu_s
@@ -169,6 +169,47 @@ def test_each_slot_with_tenants_equals_the_slow_oracle(seed):
     if seed % 3 == 0:
         world = small_worlds.withholding(world, seed)
     compare_each_slot(small_worlds.with_tenants(world, seed), seed)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_each_slot_with_budgets_equals_the_slow_oracle(seed):
+    world = small_worlds.with_tenants(small_worlds.draw(seed, "each-slot"), seed)
+    compare_each_slot(small_worlds.with_budgets(world, seed), seed)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_on_arrival_with_budgets_equals_the_slow_oracle(seed):
+    world = small_worlds.with_tenants(small_worlds.draw(seed, "on-arrival"), seed)
+    compare_on_arrival(small_worlds.with_budgets(world, seed), seed, seed % 3 == 0)
+
+
+def test_in_random_worlds_budgets_hold_jobs_back_until_their_periods_end():
+    held = later = refused = 0
+    for seed in range(60):
+        for protocol in ("each-slot", "on-arrival"):
+            world = small_worlds.with_tenants(small_worlds.draw(seed, protocol), seed)
+            free, _ = play(world, Wanderer(seed))
+            small_worlds.with_budgets(world, seed)
+            kept, _ = play(world, Wanderer(seed))
+            held += not np.array_equal(free.job_J["start_s"], kept.job_J["start_s"], equal_nan=True)
+            turn_s = small_worlds.Budgets(world.start, [], None, None).turns_s(1.0)[0]
+            later += bool((kept.job_J["start_s"] >= turn_s).any())
+            refused += int((kept.job_J["status"] == OVERDUE).sum() > (free.job_J["status"] == OVERDUE).sum())
+    assert held > 40
+    assert later > 20
+    assert refused > 15
+
+
+@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
+def test_priorities_order_queues_as_in_the_slow_oracle(seed, protocol):
+    world = small_worlds.with_priorities(small_worlds.draw(seed, protocol), seed)
+    if seed % 2:
+        world = small_worlds.with_tenants(world, seed)
+    if protocol == "each-slot":
+        compare_each_slot(world, seed)
+    else:
+        compare_on_arrival(world, seed, seed % 3 == 0)
 
 
 def test_in_random_worlds_sites_wait_for_the_next_step():

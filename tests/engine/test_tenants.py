@@ -9,7 +9,7 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, with_settings
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
-from noonward.errors import ScenarioError
+from noonward.errors import DataError, ScenarioError
 from noonward.ledger.record import environment_digest
 from noonward.ledger.segments import DONE
 from noonward.model.cluster.tenant import Tenants
@@ -154,9 +154,11 @@ def test_sites_asked_in_one_step_never_exceed_a_quota():
     assert asked == [[0, 1, -1, -1], [-1, -1, 2, 3]]
 
 
-def test_a_cohort_of_two_priorities_waits_as_cobham_says():
+@pytest.mark.parametrize("by", ["a cohort", "jobs"])
+def test_two_priorities_wait_as_cobham_says(by):
     # M/M/c with two classes, not preempted (Cobham 1954; equal service rates): W_k = W_0 / ((1 - s_{k-1}) (1 - s_k)),
-    # W_0 = C(c, a) / (c mu), s_k the load of the classes up to k. A guarantee of all GPUs goes before one of none.
+    # W_0 = C(c, a) / (c mu), s_k the load of the classes up to k. A guarantee of all GPUs goes before one of none, and
+    # so does a job of a higher priority.
     gpus, load, mean_s, count = 3, (0.3, 0.4), 100.0, 80_000
     means = []
     for seed in range(8):
@@ -164,7 +166,7 @@ def test_a_cohort_of_two_priorities_waits_as_cobham_says():
         rate = sum(load) * gpus / mean_s
         arrival_s = np.cumsum(rng.exponential(1 / rate, count))
         tenant_J = (rng.random(count) > load[0] / sum(load)).astype(int)
-        means.append(waits_s(gpus, arrival_s, rng.exponential(mean_s, count), tenant_J)[:, None])
+        means.append(waits_s(gpus, arrival_s, rng.exponential(mean_s, count), tenant_J, by)[:, None])
     mean_T, spread_T = np.mean(means, axis=0)[:, 0], np.std(means, axis=0, ddof=1)[:, 0]
     wait_s = erlang_c(gpus, sum(load) * gpus) * mean_s / gpus
     expected = [wait_s / (1 - load[0]), wait_s / ((1 - load[0]) * (1 - sum(load)))]
@@ -182,8 +184,8 @@ def erlang_c(servers, load):
     return above / (below + above)
 
 
-def waits_s(gpus, arrival_s, work_s, tenant_J):
-    """Mean wait of either class: the first is guaranteed all GPUs, the second none, and lent what is left."""
+def waits_s(gpus, arrival_s, work_s, tenant_J, by):
+    """Mean wait of either class: the first is guaranteed all GPUs, or its jobs have a priority; the second none."""
     world = plain([gpus], [{}], protocol="on-arrival", drained=False)
     base = world.environment()
     hours = float(np.ceil(2 * arrival_s[-1] / 3600.0))
@@ -191,7 +193,10 @@ def waits_s(gpus, arrival_s, work_s, tenant_J):
     tenants = Tenants.model_validate(
         {"of": {"first": {"gpus": gpus, "cohort": "all"}, "second": {"gpus": 0, "cohort": "all"}}}
     )
-    environment = replace(base, jobs=jobs, tenants=tenants, tenant_J=tenant_J, window_s=3600.0 * hours)
+    ranks = {"tenants": tenants, "tenant_J": tenant_J}
+    if by == "jobs":
+        ranks = {"priorities": {}, "priority_J": np.where(tenant_J == 0, 10, -10)}
+    environment = replace(base, jobs=jobs, **ranks, window_s=3600.0 * hours)
     wait_s_J = run(environment, make_scheduler("dp-max-clock")).job_J["start_s"] - arrival_s
     return np.array([wait_s_J[3000:][tenant_J[3000:] == t].mean() for t in range(2)])
 
@@ -245,6 +250,44 @@ def test_what_is_stated_of_tenants_is_checked():
             with_settings(scenario, [f"tenants={said}"])
     with pytest.raises(ScenarioError, match=r"needs \d GPUs at once, but its tenant 'a' may hold at most 1"):
         build_environment(with_settings(scenario, ["tenants={of: {a: {gpus: 1}}}"]))
+
+
+@pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
+def test_jobs_of_a_higher_priority_come_first_within_a_tenant_and_between_equal_ones(protocol):
+    first = [(0, 1, {"gpus": 1, "work": 600.0})]
+    jobs = [*first, *((t, 1, {"arrival_s": 1.0 + n, "work": 600.0}) for n, t in enumerate((0, 0, 1, 1)))]
+    for tenants, priorities, expected in (
+        ([Tenant(1), Tenant(1)], (0, 0, 5, 0, 5), [0, 3, 1, 4, 2]),  # 1 GPU; priority, then who joined first
+        ([Tenant(1, "all"), Tenant(0, "all")], (0, 0, 5, 9, 9), [0, 2, 1, 3, 4]),  # borrowers come last all the same
+    ):
+        world = crowd(tenants, jobs, gpus=[1], protocol=protocol)
+        for row, priority in zip(world.rows, priorities, strict=True):
+            row["priority"] = priority
+        world.ranked = True
+        policy = {"each-slot": "local-fcfs", "on-arrival": "dp-max-clock"}[protocol]
+        start_s_J = run(world.environment(), make_scheduler(policy)).job_J["start_s"]
+        assert np.argsort(start_s_J).argsort().tolist() == expected, protocol
+
+
+def test_a_job_has_the_priority_of_its_row_or_of_its_class(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        "arrival_s,origin,class,work,gpus_min,gpus_max,slack_s,priority\n"
+        "0,north,fine-tuning,600,1,1,3600,7\n60,north,fine-tuning,600,1,1,3600,\n90,south,fine-tuning,600,1,1,3600,-3\n"
+    )
+    scenario = load_scenario("tiny", [f"jobs={{source: table, path: {path}}}"])
+    assert build_environment(scenario).priority_J is None
+    stated = with_settings(scenario, ["priorities={fine-tuning: 2}"])
+    assert build_environment(stated).priority_J.tolist() == [7, 2, -3]
+    drawn = load_scenario("tiny", ["priorities={}"])
+    assert set(build_environment(drawn).priority_J.tolist()) == {0}
+    assert environment_digest(build_environment(drawn)) != environment_digest(build_environment(load_scenario("tiny")))
+    assert "priorities" not in load_scenario("tiny").model_dump_json()
+    with pytest.raises(ScenarioError, match="priorities name the unknown class 'inference'"):
+        with_settings(scenario, ["priorities={inference: 2}"])
+    path.write_text(path.read_text().replace(",7", ",700"))
+    with pytest.raises(DataError, match="whole number from -100 to 100"):
+        build_environment(load_scenario("tiny", [f"jobs={{source: table, path: {path}}}", "priorities={}"]))
 
 
 def test_a_table_names_the_tenants_of_its_jobs(tmp_path):

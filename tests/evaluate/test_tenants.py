@@ -11,8 +11,10 @@ from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.tenants import LINES, NONE, STATED, ledger_table, price_table, stated_tenants, study_tenants
+from noonward.evaluate.tenant_tables import budget_table, ledger_table, price_table
+from noonward.evaluate.tenants import LINES, NONE, STATED, stated_tenants, study_tenants
 from noonward.ledger.ledger import settle
+from noonward.ledger.record import job_table
 from noonward.schedule.policies import make_scheduler
 
 QUOTAS = "tenants={of: {large: {gpus: 4, cohort: all, borrow: 2, share: 3}, small: {gpus: 4, cohort: all}}}"
@@ -71,6 +73,38 @@ def test_tables_show_both_runs_and_every_tenant(study):
     assert [row[0] for row in price.rows][-2:] == ["utility, USD", "no policy can exceed, USD"]
     assert [(row[0], row[1]) for row in ledger.rows] == [("large", "4 (6)"), ("small", "4 (8)")]
     assert len(ledger.rows[0]) == len(ledger.header) == 13
+
+
+BUDGETS = (
+    "tenants={of: {large: {gpus: 8, share: 3, budget: {kwh: 1, usd: 0.2, period: week}}, small: {gpus: 8}, "
+    "strict: {gpus: 8, budget: {kwh: 0.5, period: window, at_limit: refuse}}}}"
+)
+
+
+def test_what_is_spent_of_a_budget_is_what_the_ledger_says_of_jobs_that_began_in_a_period():
+    scenario = load_scenario("tiny", [BUDGETS])
+    spent = study_tenants(scenario, POLICY, environments=2, seed=4)
+    environment = build_environment(scenario, 0, 4)
+    jobs = job_table(run(environment, make_scheduler(POLICY), seed=4))
+    usd, kwh = np.zeros(2), np.zeros(2)
+    for t, row in zip(environment.tenant_J, jobs.iter_rows(named=True), strict=True):
+        if np.isfinite(row["start_s"]) and t != 1:
+            usd[t // 2] += row["energy_usd"]
+            kwh[t // 2] += row["energy_kwh"]
+    found = spent.found[STATED][0].spent_TA
+    assert found[0, :2].tolist() == pytest.approx([usd[0], kwh[0]])
+    assert found[1].tolist() == [0.0, 0.0, 0.0]
+    assert found[2, 1] == pytest.approx(kwh[1])
+    assert spent.spent(STATED, "large", "kwh").value < spent.spent(NONE, "large", "kwh").value
+    assert spent.used_up("large").value > 0
+    table = budget_table(spent)
+    assert [row[:4] for row in table.rows] == [
+        ("large", "0.20 USD", "week", "wait"), ("large", "1.00 kWh", "week", "wait"),
+        ("strict", "0.50 kWh", "window", "refuse"),
+    ]  # fmt: skip
+    names = {metric.name for metric in spent.metrics()}
+    assert {"spent_kwh/large", "budget_used_up/strict"} <= names
+    assert budget_table(study_tenants(load_scenario("tiny", [QUOTAS]), POLICY, environments=2)) is None
 
 
 def test_the_command_prints_tables_and_metrics(tmp_path):

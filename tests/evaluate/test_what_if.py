@@ -262,13 +262,13 @@ def test_a_sensitivity_changes_one_thing_at_a_time(tmp_path):
     found = sensitivity("tiny", POLICY, environments=1, out=tmp_path)
     assert [each.change.name for each in found.cases] == [
         "slack=0x", "slack=0.5x", "stay", "carbon=0", "carbon=200",
-        "freedom=suspend", "freedom=resize", "freedom=cap",
+        "freedom=suspend", "freedom=resize", "freedom=cap", "freedom=move",
     ]  # fmt: skip
     assert found.report(tmp_path / "s.html").read_text().count("<svg") == 1
     assert "One environment gives no interval" in found.words()[-1]
 
 
-@pytest.mark.parametrize("lever", ["suspend", "resize", "cap"])
+@pytest.mark.parametrize("lever", ["suspend", "resize", "cap", "move"])
 def test_jobs_of_all_classes_have_the_freedom_and_keep_what_they_state(lever):
     freedoms = "fleet.freedoms={fine-tuning: {min_run_s: 900, interruptible: true}}"
     stated = build_environment(load_scenario("tiny", [freedoms]))
@@ -276,6 +276,7 @@ def test_jobs_of_all_classes_have_the_freedom_and_keep_what_they_state(lever):
     free = freed.fleet.freedoms["fine-tuning"]
     assert (free.interruptible, free.min_run_s) == (True, 900)
     assert (free.elastic is not None, free.cap_curve is not None) == (lever == "resize", lever == "cap")
+    assert free.moves == (lever == "move")
     assert environment_digest(dataclasses.replace(freed, fleet=stated.fleet)) == environment_digest(stated)
 
 

@@ -1,6 +1,7 @@
 """The chaos run: a service that is killed again and again under load, over a Slurm site with a slow sbatch.
 
-``python tests/live/chaos.py --kills 50`` does the full run; a test does a short one.
+``python tests/live/chaos.py --kills 50`` does the full run, ``--fault NAME`` one in which what the service rests on
+fails instead; tests do short ones.
 """
 
 import argparse
@@ -15,11 +16,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from live.grid_server import GridServer
 from live.postgres_server import PostgresServer
 from live.process import Process
 from live.slurm_site import SlurmSite
@@ -66,6 +70,12 @@ jobs:
   kinds: {one: {share: 1, data: {low_gb: 0, high_gb: 0}, model: {low_gb: 0, high_gb: 0}}}
 """
 SLOW = """#!/bin/sh
+if [ -e {hangs} ]; then  # it hangs beyond its caller's patience, and the job lands afterwards all the same
+    script=$(mktemp {hangs}.XXXXXX)
+    cat > $script
+    setsid sh -c 'sleep {hang}; exec {real}/sbatch "$@" < "$0"' $script "$@" > /dev/null 2>&1 < /dev/null &
+    exec sleep 300
+fi
 sleep {pause}
 {real}/sbatch "$@"
 code=$?
@@ -73,13 +83,23 @@ sleep {pause}
 exit $code
 """
 
+HANG_S = 40
+"""After how long a job lands whose sbatch hangs, s: the executor gives up after 30."""
+DISK = "size=6m"
+"""Size of the disk that is filled."""
+FAULTS = ("database", "hang", "disk", "feed")
+"""What fails: PostgreSQL is killed; sbatch hangs and its job lands later; the store's disk is full; publishers of
+prices and intensities hang."""
+
 
 @contextlib.contextmanager
 def slow_site(folder, pause_s):
     """A Slurm cluster of two nodes whose sbatch takes longer: before and after it has passed the job on."""
     slow = folder / "slow"
     slow.mkdir()
-    (slow / "sbatch").write_text(SLOW.format(pause=pause_s, real="/usr/bin"))
+    (slow / "sbatch").write_text(
+        SLOW.format(pause=pause_s, real="/usr/bin", hangs=folder / "sbatch-hangs", hang=HANG_S)
+    )
     (slow / "sbatch").chmod(0o755)
     before = os.environ["PATH"]
     with SlurmSite("north", nodes=2, gpus=4) as site:
@@ -270,6 +290,143 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4, freeze=False
     return found | counted(ran, load) | {"kills": kills} | takeovers
 
 
+class Faults:
+    """What a service rests on, and how it fails and is mended.
+
+    Args:
+        folder: Folder of the run.
+        stack: Closes what is opened.
+    """
+
+    def __init__(self, folder, stack):
+        self.folder, self.stack, self.config = folder, stack, {"folder": str(folder / "live")}
+
+    def database(self):
+        server = self.stack.enter_context(PostgresServer())
+        self.config["database"] = server.database()
+
+        def begin():
+            server.process.kill()
+            server.process.wait()
+
+        return begin, server.start
+
+    def hang(self):
+        flag = self.folder / "sbatch-hangs"
+        return flag.touch, flag.unlink
+
+    def disk(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", disk], check=True)
+        self.stack.callback(subprocess.run, ["umount", "-l", disk], check=True)
+        self.config["folder"] = str(disk)
+
+        def begin():
+            with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as file:
+                while file.write(bytes(4096)):
+                    pass
+
+        return begin, (disk / "fill").unlink
+
+    def feed(self):
+        server = GridServer(datetime.now(UTC) + timedelta(days=60))
+        self.stack.callback(server.close)
+        right, mended = server.answer, threading.Event()
+        self.stack.callback(mended.set)
+        key = self.folder / "key"
+        key.write_text("key\n")
+        zones = ("A", "B")
+        prices = {
+            "source": "entsoe", "key_file": str(key), "zones": dict.fromkeys(zones, "10YFR-RTE------C"),
+            "usd_per": {"EUR": 1.0},
+        }  # fmt: skip
+        intensities = {"source": "gb-carbon-intensity", "zones": dict.fromkeys(zones, "GB")}
+        self.config |= {
+            "signals": [feed | {"url": server.url, "quota_per_hour": 100_000} for feed in (prices, intensities)],
+            "policy": "cheapest-feasible",
+        }
+
+        def hangs(*asked):
+            mended.wait(60.0)
+            return right(*asked)
+
+        def begin():
+            mended.clear()
+            server.answer = hangs
+
+        def end():
+            server.answer = right
+            mended.set()
+
+        return begin, end
+
+
+def fault_chaos(folder, site, fault, rounds, *, seed=3, size=4):
+    """Lets what a service rests on fail again and again while batches come in; the service is started when it ends.
+
+    Args:
+        folder: An empty folder.
+        site: Slurm cluster of both sites.
+        fault: One of FAULTS.
+        rounds: How often it fails.
+        seed: Seed of the moments.
+        size: Jobs of a batch.
+
+    Returns:
+        What came out, as of ``chaos``, with the submissions that were not answered, and how often the service ended.
+    """
+    chance, ran, refused, ends = random.Random(seed), folder / "ran", 0, 0
+    ran.mkdir()
+    (folder / "chaos.yaml").write_text(SCENARIO)
+    cluster = {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]}
+    config = {
+        "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "port": 0, "poll_s": 60,
+        "without_tokens": True, "sites": {"north": cluster, "south": cluster},
+    }  # fmt: skip
+    load, began = Load(ran, size), str(time.time())
+    with contextlib.ExitStack() as stack:
+        faults = Faults(folder, stack)
+        begin, end = getattr(faults, fault)()
+        said = json.dumps(config | faults.config)
+        service = None
+
+        def up():
+            """Starts the service if it does not run, as its unit does."""
+            nonlocal service, ends
+            if service is None or service.process.poll() is not None:
+                ends += service is not None
+                service = stack.enter_context(Process("-c", SERVICE, said, began))
+
+        def some(count):
+            """Sends some batches; one that is not acknowledged comes again."""
+            nonlocal refused
+            for _ in range(count):
+                try:
+                    with Client(service.address, timeout_s=10.0) as client:
+                        load.batch(client)
+                except ServiceError:
+                    refused += 1
+                time.sleep(chance.uniform(0.02, 0.4))
+
+        for _ in range(rounds):
+            up()
+            some(chance.randrange(1, 5))
+            begin()
+            some(chance.randrange(2, 6))
+            time.sleep(chance.uniform(2.0, 8.0) if fault != "hang" else HANG_S - 8.0)
+            end()
+        up()
+        while load._pending is not None:
+            some(1)
+            up()
+        with Client(service.address, timeout_s=20.0) as client:
+            found = ended(client, site, load)
+        service.end()
+    found |= counted(ran, load)
+    return found | {"faults": rounds, "not answered": refused, "service ended": ends}
+
+
 def first_of(*instances):
     """Returns two instances, first the one that leads."""
     while True:
@@ -288,10 +445,13 @@ def main():
     parser.add_argument("--size", type=int, default=4, help="jobs of a batch")
     parser.add_argument("--standby", action="store_true", help="two instances over a PostgreSQL; the leader is killed")
     parser.add_argument("--freeze", action="store_true", help="with --standby: stop the leader and continue it later")
+    parser.add_argument("--fault", choices=FAULTS, help="what fails, as often as --kills says, instead of the service")
     given = parser.parse_args()
     more = {"seed": given.seed, "size": given.size}
     with tempfile.TemporaryDirectory() as name, slow_site(Path(name), given.pause) as site:
-        if given.standby:
+        if given.fault:
+            found = fault_chaos(Path(name), site, given.fault, given.kills, **more)
+        elif given.standby:
             with PostgresServer() as server:
                 found = standby_chaos(Path(name), site, server.database(), given.kills, **more, freeze=given.freeze)
         else:

@@ -73,7 +73,7 @@ class Service:
         self.environment = build_environment(scenario, index)
         self.clock = ManualClock(self.environment.start)
         self.folder, self.policy, self.database = folder, policy, database
-        self.checker = RequestChecker(scenario.fleet, 64)
+        self.checker = RequestChecker(scenario.fleet, 64, priorities=scenario.priorities)
         self.open()
 
     def open(self):
@@ -133,6 +133,7 @@ class Service:
             gpus_min=int(jobs.gpus_min_J[j]),
             gpus_max=int(jobs.gpus_max_J[j]),
             max_delay_s=None if math.isinf(slack_s) else slack_s,
+            priority=None if self.environment.priority_J is None else int(self.environment.priority_J[j]),
             data_gb=float(jobs.data_gb_J[j]),
             model_gb=float(jobs.model_gb_J[j]),
             result_gb=float(jobs.result_gb_J[j]),

@@ -400,6 +400,26 @@ def test_the_policy_changes_while_jobs_wait_and_survives_a_restart(live, http):
     assert [tuple(row) for row in rows] == [("running", "north"), ("transit", "south")]
 
 
+def test_the_audit_log_says_who_changed_what_to_administrators_alone(live):
+    tokens = {name: make_token(live.store, name, scope) for name, scope in (("root", "admin"), ("ann", "submit"))}
+    app_ = make_app(live.controller)
+    with TestClient(app_, client=PEER, base_url="http://127.0.0.1") as http:
+
+        def ask(who, method, path, content=None):
+            return http.request(method, path, json=content, headers={"Authorization": f"Bearer {tokens[who]}"})
+
+        assert ask("root", "PATCH", "/v1/sites/north", {"drained": True}).status_code == 200
+        assert ask("root", "POST", "/v1/policy", {"policy": "cheapest-feasible"}).status_code == 200
+        found = ask("root", "GET", "/v1/audit").json()
+        assert [(one["who"], one["action"], one["detail"]) for one in found] == [
+            ("root", "policy", "cheapest-feasible"),
+            ("root", "drain", "north"),
+        ]
+        older = ask("root", "GET", f"/v1/audit?before={found[0]['id']}").json()
+        assert [one["id"] for one in older] == [found[1]["id"]]
+        assert ask("ann", "GET", "/v1/audit").status_code == 403
+
+
 def test_events_from_a_number_on(live, http):
     http.post("/v1/jobs", json=[JOB, JOB])
     live.set_time(60.0)

@@ -1,5 +1,6 @@
 """What an operator sees: figures, alerts, logs with ids of requests, and the example files that use them."""
 
+import functools
 import io
 import json
 import logging
@@ -9,13 +10,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 import yaml
 from starlette.testclient import TestClient
 
 from live.callers import JOB, PEER, local_client
+from noonward.cli.main import app
 from noonward.live.api.app import make_app
 from noonward.live.api.handlers import Api
 from noonward.live.config import LiveConfig
+from noonward.live.executors import kubernetes
 from noonward.live.logs import ACCESS, REQUEST, JsonLines, TextLines, configure_logs
 
 ROOT = Path(__file__).parents[2]
@@ -186,6 +190,23 @@ def test_helm_takes_the_chart():
     assert {each["kind"] for each in yaml.safe_load_all(made)} >= {"StatefulSet", "Service", "ConfigMap", "Role"}
 
 
+def rendered(template, values):
+    """What the chart makes, as far as plain values and conditions say it: pipes and loops stand as words."""
+    found, keeps = [], [True]
+    for line in template.splitlines():
+        tag = re.search(r"\{\{-? *(if|with|range|end)\b(.*?)\}\}", line)
+        if tag and tag[1] == "end":
+            keeps.pop()
+        elif tag:
+            used = re.findall(r"\.Values\.([\w.]+)", tag[2])
+            told = any(functools.reduce(lambda of, name: of[name], path.split("."), values) for path in used)
+            keeps.append(keeps[-1] and told)
+        elif all(keeps) and not line.strip().startswith("{{"):
+            found.append(re.sub(r"\{\{.*?\}\}", "x", line))
+    assert keeps == [True]
+    return [each for each in yaml.safe_load_all("\n".join(found)) if each]
+
+
 def test_the_chart_uses_values_that_there_are_and_settings_that_the_service_takes():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     template = (CHART / "templates" / "all.yaml").read_text()
@@ -197,7 +218,32 @@ def test_the_chart_uses_values_that_there_are_and_settings_that_the_service_take
     unused = set(values) - {path.split(".")[0] for path in re.findall(r"\.Values\.([\w.]+)", template)}
     assert unused == set()
     assert set(values["config"]) <= set(LiveConfig.model_fields)
+    of_command = re.search(
+        r"^          command:\n(.*?)^          \{\{- if .Values.databaseSecret", template, re.DOTALL | re.M
+    )
+    words = [line.strip()[2:] for line in of_command[1].splitlines() if line.strip().startswith("- ")]
+    assert words[0] == "noonward"
+    assert "--shadow" in words
+    command = typer.main.get_command(app).commands[words[1]]
+    command.make_context("noonward", words[2:])  # every word is one that it takes
     assert values["service"]["port"] == LiveConfig.model_fields["port"].default
+    made = rendered(template, values | {"impersonates": ["oidc:ann"]})
+    kinds = {each["kind"] for each in made}
+    assert kinds >= {"StatefulSet", "Service", "ConfigMap", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+    allowed = {
+        (group, resource): set(rule["verbs"])
+        for each in made
+        for rule in each.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    asked = (*kubernetes._JOBS, *kubernetes._SETS, kubernetes._KUEUE, "workloads")
+    groups = [(asked[n].removeprefix("apis/").split("/")[0], asked[n + 1]) for n in range(0, len(asked), 2)]
+    for each in groups[:2]:
+        assert allowed[each] == {"get", "list", "create", "patch", "delete"}
+    assert allowed[groups[2]] == {"list", "patch"}
+    assert allowed["", "nodes"] == allowed["", "pods"] == {"list"}
+    assert allowed["", "users"] == {"impersonate"}
     assert template.count("{{- if") + template.count("{{- with") + template.count("{{- range") == template.count(
         "{{- end }}"
     )

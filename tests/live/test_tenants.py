@@ -14,10 +14,12 @@ from noonward.cli import live_client
 from noonward.cli.main import app
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
-from noonward.errors import ScenarioError
+from noonward.errors import DataError, ScenarioError
+from noonward.ledger.record import job_table
 from noonward.live.api.app import make_app
 from noonward.live.client import Client
-from noonward.live.tenants import require_default
+from noonward.live.requests import request_of
+from noonward.live.tenants import require_default, tenants_shown
 from noonward.live.tokens import make_token
 from noonward.live.why import why
 from noonward.schedule.policies import make_scheduler
@@ -40,6 +42,121 @@ def test_a_day_of_tenants_is_decided_as_in_the_simulation(service, half_life, re
     free = replace(live.environment, tenants=None, tenant_J=None)
     start_s_J = run(free, make_scheduler("local-fcfs")).job_J["start_s"]
     assert not np.array_equal(start_s_J, outcome.job_J["start_s"], equal_nan=True)
+
+
+BUDGETS = (
+    "tenants={default: guests, of: {blue: {gpus: 16, members: [ann], budget: {usd: 0.03, period: PERIOD}}, "
+    "red: {gpus: 16, members: [rob], budget: {kwh: 0.4, kg: 0.2, period: day}}, guests: {gpus: 16}}}"
+)
+
+
+@pytest.mark.parametrize("restart_every", [0, 15])
+@pytest.mark.parametrize(("policy", "protocol"), [("local-fcfs", "each-slot"), ("dp-max-clock", "on-arrival")])
+def test_a_day_under_budgets_is_decided_as_in_the_simulation(service, policy, protocol, restart_every):
+    live = service(policy, f"protocol={protocol}", BUDGETS.replace("PERIOD", "window"))
+    live.play(restart_every)
+    outcome = run(live.environment, make_scheduler(policy))
+    rows = live.store.read("SELECT * FROM jobs ORDER BY arrival_s, id")
+    found = [np.nan if row["start_s"] is None else row["start_s"] for row in rows]
+    np.testing.assert_array_equal(found, outcome.job_J["start_s"])
+    free = replace(live.environment, tenants=None, tenant_J=None)
+    start_s_J = run(free, make_scheduler(policy)).job_J["start_s"]
+    assert not np.array_equal(start_s_J, outcome.job_J["start_s"], equal_nan=True)
+    shown = {one.name: one for one in tenants_shown(live.store, live.controller.world, live.environment.tenants)}
+    jobs = job_table(outcome).with_columns(tenant=live.environment.tenant_J)
+    spent = shown["blue"].budget[0]
+    assert spent.due == pytest.approx(0.0, abs=1e-12)
+    assert spent.spent == pytest.approx(jobs.filter(jobs["tenant"] == 0)["energy_usd"].sum())
+
+
+@pytest.mark.parametrize("restart_every", [0, 15])
+@pytest.mark.parametrize(("policy", "protocol"), [("local-fcfs", "each-slot"), ("dp-max-clock", "on-arrival")])
+def test_a_day_of_priorities_is_decided_as_in_the_simulation(service, policy, protocol, restart_every):
+    sites = "fleet.sites.0.gpus=2", "fleet.sites.1.gpus=2", "jobs.gpus_cap=2", "jobs.count=90"
+    live = service(policy, f"protocol={protocol}", "priorities={}", *sites)
+    priority_J = np.arange(len(live.environment.jobs)) % 4
+    live.environment = replace(live.environment, priority_J=priority_J)
+    live.play(restart_every)
+    outcome = run(live.environment, make_scheduler(policy))
+    rows = live.store.read("SELECT * FROM jobs ORDER BY arrival_s, id")
+    found = [np.nan if row["start_s"] is None else row["start_s"] for row in rows]
+    np.testing.assert_array_equal(found, outcome.job_J["start_s"])
+    free = replace(live.environment, priorities=None, priority_J=None)
+    start_s_J = run(free, make_scheduler(policy)).job_J["start_s"]
+    assert not np.array_equal(start_s_J, outcome.job_J["start_s"], equal_nan=True)
+
+
+def test_priorities_are_those_of_the_class_or_the_job_and_a_tenant_may_use_some(service, tmp_path, monkeypatch):
+    limits = "tenants={default: guests, of: {blue: {gpus: 16, members: [ann]}, guests: {gpus: 16, priority_max: 10}}}"
+    live = service("local-fcfs", "priorities={fine-tuning: 3}", limits)
+    with local_client(live) as http:
+        tokens = {name: make_token(live.store, name, "submit") for name in ("ann", "rob")}
+
+        def ask(who, content):
+            return http.post("/v1/jobs", json=content, headers={"Authorization": f"Bearer {tokens[who]}"})
+
+        assert ask("ann", {**JOB, "priority": 100}).status_code == 201
+        assert ask("rob", {**JOB, "priority": 10}).status_code == 201
+        assert ask("rob", JOB).status_code == 201
+        said = refusal(ask("rob", {**JOB, "priority": 11}))
+        assert "has priority 11; tenant 'guests' may use priorities up to 10 (priority_max)" in said
+        assert ask("ann", {**JOB, "priority": 101}).status_code == 422
+        assert [row["priority"] for row in live.store.read("SELECT priority FROM jobs ORDER BY id")] == [100, 10, 3]
+
+        def pass_on(request):
+            headers = {"Authorization": f"Bearer {tokens['ann']}", "Content-Type": "application/json"}
+            answer = http.request(request.method, request.url.path, content=request.content, headers=headers)
+            return httpx.Response(answer.status_code, content=answer.content)
+
+        transport = httpx.MockTransport(pass_on)
+        monkeypatch.setattr(
+            live_client, "open_client", lambda address: Client("http://localhost:8470", transport=transport)
+        )
+        asked = ["submit", "true", "--work", "60", "--origin", "north", "--priority", "42"]
+        assert CliRunner().invoke(app, asked).exit_code == 0
+        assert ask_job(http, tokens["ann"], 4)["priority"] == 42
+    plain = service("local-fcfs")
+    with pytest.raises(DataError, match="states no priorities"):
+        plain.checker.row(request_of({**JOB, "priority": 1}))
+
+
+def ask_job(http, token, number):
+    return http.get(f"/v1/jobs/{number}", headers={"Authorization": f"Bearer {token}"}).json()
+
+
+def test_a_budget_is_shown_refuses_and_is_why_a_job_waits(service, monkeypatch):
+    budgets = BUDGETS.replace("usd: 0.03, period: PERIOD", "kwh: 0.001, period: day, at_limit: refuse")
+    live = service("local-fcfs", budgets.replace("kwh: 0.4, kg: 0.2", "kwh: 0.001"))
+    with local_client(live) as http:
+        tokens = {name: make_token(live.store, name, "submit") for name in ("ann", "rob")}
+
+        def ask(who, method, path, content=None):
+            return http.request(method, path, json=content, headers={"Authorization": f"Bearer {tokens[who]}"})
+
+        for who in tokens:
+            assert ask(who, "POST", "/v1/jobs", [JOB, JOB]).status_code == 201
+        live.set_time(60.0)
+        live.steps()
+        said = refusal(ask("ann", "POST", "/v1/jobs", JOB))
+        assert re.search(r"the budget of tenant 'blue' is used up: 0\.00 kWh spent and [\d.]+ due of 0\.00", said)
+        assert "(at_limit: refuse); the period ends on 20" in said
+        assert ask("rob", "POST", "/v1/jobs", JOB).status_code == 201
+        assert why(live.controller, 4).waits_for.startswith("the next period of the budget of tenant 'red': ")
+        shown = {one["name"]: one["budget"] for one in ask("rob", "GET", "/v1/tenants").json()}
+        assert [(one["unit"], one["most"], one["at_limit"]) for one in shown["blue"]] == [("kWh", 0.001, "refuse")]
+        assert shown["guests"] == []
+
+        def pass_on(request):
+            return httpx.Response(200, content=ask("rob", "GET", request.url.path).content)
+
+        transport = httpx.MockTransport(pass_on)
+        monkeypatch.setattr(
+            live_client, "open_client", lambda address: Client("http://localhost:8470", transport=transport)
+        )
+        answer = CliRunner().invoke(app, ["status"])
+    assert re.search(
+        r"budget until \d{4}-\d\d-\d\d 00:00 UTC: 0\.00 kWh spent and .* due of 0\.00; used up", answer.output
+    )
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from noonward.live.store.sqlite import NAME, backup, restore
 from noonward.live.store.store import Store
 from noonward.live.store.submit import submission
 
-OF_JOBS = ("run_by", "told", "resumed_s", "finish_s", "running_place", "cap", "life")
+OF_JOBS = ("run_by", "told", "resumed_s", "finish_s", "running_place", "cap", "life", "priority")
 OF_OUTBOX = ("gpus", "wish_s", "signalled_s", "stopped_s", "cap", "cap_wanted", "nodes")
 OLD = "; ".join(
     [

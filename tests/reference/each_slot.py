@@ -154,6 +154,9 @@ class Run:
                 continue
             if kind == ARRIVE:
                 job.site = self.plant.homes[job.origin]
+                if self.plant.quotas is not None and self.plant.quotas.refuses(job, time_s):
+                    job.status, job.site = "overdue", -1
+                    continue
             job.status, job.reach_s = "queued", time_s
             self.queues[job.site].append(index)
 
@@ -195,6 +198,8 @@ class Run:
         quotas, out = self.plant.quotas, []
         planned = [] if quotas is None else [0] * len(quotas.tenants)
         for s, queue in enumerate(pending):
+            while queue and quotas is not None and quotas.used_up(self.jobs[queue[0]].tenant, self.now_s):
+                queue.pop(0)
             job = self.jobs[queue[0]] if queue else None
             if job is None or (quotas is not None and quotas.deferred(job, planned)):
                 out.append(-1)
@@ -249,7 +254,7 @@ def play(run, answer):
     for index, job in enumerate(jobs):
         job.index, job.status = index, "planned"
     if plant.quotas is not None:
-        plant.quotas.jobs = jobs
+        plant.quotas.jobs, plant.quotas.clock = jobs, lambda: run.now_s
     slot = 0
     while True:
         time_s = slot * plant.slot_s
@@ -266,6 +271,8 @@ def play(run, answer):
         pending = [run.pending(s) for s in sites]
         while any(pending):
             asked = run.asked(pending)
+            if max(asked) < 0:
+                continue
             run.pay(time_s)
             answers = answer(run.question(asked))
             for s in sites:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 # ---------------------------------------------------------------- 1. the simulator
 
 ORACLE = -1
+BUDGETS_S = 30 * 86400.0  # periods of budgets begin until then
 SEND, FINISH, WITHHOLD, HOUR, JOIN, ARRIVE, LAPSE = range(-1, 6)
 
 
@@ -83,6 +84,7 @@ class Job:
         preset_site: Site of a routing drawn with the workload; None for none.
         class_: Index of its class.
         tenant: Index of its tenant, where there are quotas.
+        priority: Those of a higher one come first.
     """
 
     arrival_s: float
@@ -96,6 +98,7 @@ class Job:
     preset_site: int | None = None
     class_: int = 0
     tenant: int = 0
+    priority: int = 0
     index: int = -1
     moves: int = 0
     status: str = "in transit"
@@ -189,7 +192,7 @@ class Simulator:
         self.source, self.seen, self.events = iter(jobs), [], []
         self.quotas = quotas
         if quotas is not None:
-            quotas.jobs = self.seen
+            quotas.jobs, quotas.clock = self.seen, lambda: self.state.now_s
         self.best = functools.cache(lambda s, n, class_: sites[s].best_level(n, class_))
         self.state.withheld = [0 if withheld is None else withheld[s][0][1] for s in range(len(sites))]
         for s, steps in enumerate(withheld or ()):
@@ -198,6 +201,9 @@ class Simulator:
         if caps is not None:
             for hour in range(1, len(caps[0])):
                 self.push(hour * 3600.0, HOUR, None)
+        if quotas is not None and any(tenant.budget for tenant in quotas.tenants):
+            for time_s in quotas.budgets.turns_s(BUDGETS_S):
+                self.push(time_s, HOUR, None)
         self.push_next_arrival()
 
     def push(self, time_s, kind, job):
@@ -269,7 +275,7 @@ class Simulator:
         self.state.feasible = [
             s for s, site in enumerate(self.sites) if site.takes(job) and reaches_s[s] <= self.latest_start_s(job, s)
         ]
-        if not self.state.feasible:
+        if not self.state.feasible or (self.quotas is not None and self.quotas.refuses(job, self.state.now_s)):
             job.status = "overdue"
         else:
             job.site, gpus, level, earliest_start_s = self.route(self.state, job)

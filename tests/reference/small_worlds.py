@@ -18,7 +18,7 @@ from noonward.model.network import Network
 from noonward.model.signals import Signals
 from reference import each_slot, ledger
 from reference.on_arrival import Job, Site
-from reference.tenants import Quotas, Tenant
+from reference.tenants import Budgets, Quotas, Tenant
 
 START = datetime(2022, 3, 1, tzinfo=UTC)
 HOUR_S = 3600.0
@@ -60,6 +60,8 @@ class World:
     standing: list = field(default_factory=list)  # (site, GPUs, end_s) of jobs that were running before the run
     tenants: list = field(default_factory=list)  # reference.tenants.Tenant; none for no quotas
     half_life_s: float | None = None
+    start: datetime = START
+    ranked: bool = False  # whether the rows' priorities count
     extra: dict = field(default_factory=dict)
     another: object = None  # draws the rows of another such world, given a random.Random
 
@@ -92,7 +94,7 @@ class World:
         signals = None
         if self.price is not None:
             signals = Signals(
-                start=datetime.fromtimestamp(START.timestamp() - self.history_h * HOUR_S, UTC),
+                start=datetime.fromtimestamp(self.start.timestamp() - self.history_h * HOUR_S, UTC),
                 zones=tuple(site.zone for site in fleet.sites),
                 value_ZH={
                     "price_usd_per_mwh": np.array(self.extra["price"]),
@@ -103,7 +105,7 @@ class World:
             scenario="small",
             index=0,
             seed=0,
-            start=START,
+            start=self.start,
             protocol=self.protocol,
             slot_s=self.slot_s,
             window_s=self.window_h * HOUR_S,
@@ -124,13 +126,17 @@ class World:
         )
 
     def stated_tenants(self):
-        """Tenants, as the package's environment holds them."""
+        """Tenants and priorities, as the package's environment holds them."""
+        ranks = (
+            {"priorities": {}, "priority_J": np.array([row["priority"] for row in self.rows])} if self.ranked else {}
+        )
         if not self.tenants:
-            return {}
+            return ranks
         said = {f"tenant{t}": tenant.spec() for t, tenant in enumerate(self.tenants)}
         half_life_h = None if self.half_life_s is None else self.half_life_s / HOUR_S
         tenant_J = np.array([row["tenant"] for row in self.rows])
-        return {"tenants": Tenants.model_validate({"of": said, "half_life_h": half_life_h}), "tenant_J": tenant_J}
+        tenants = Tenants.model_validate({"of": said, "half_life_h": half_life_h})
+        return {"tenants": tenants, "tenant_J": tenant_J, **ranks}
 
     def stated_most(self):
         """The most that each tenant may ever hold: its quota in an empty world."""
@@ -138,7 +144,10 @@ class World:
 
     def quotas(self):
         """Tenants, as the oracles take them; None for none."""
-        return Quotas(self.tenants, self.half_life_s, self.slot_s) if self.tenants else None
+        if not self.tenants:
+            return Quotas([Tenant(10**9)], None, self.slot_s) if self.ranked else None
+        budgets = Budgets(self.start, self.sites, self.price, self.carbon)
+        return Quotas(self.tenants, self.half_life_s, self.slot_s, budgets)
 
     def announced(self, fleet):
         """What is withheld, as the package's environment holds it."""
@@ -222,7 +231,7 @@ class World:
 
     def meter(self, s):
         """The meter of a site whose connection is hard."""
-        steps = [{"from": START + timedelta(seconds=time_s), "kw": kw} for time_s, kw in self.connections[s]]
+        steps = [{"from": self.start + timedelta(seconds=time_s), "kw": kw} for time_s, kw in self.connections[s]]
         return {"connection_kw": steps, "hard_connection": True}
 
     def carried(self):
@@ -256,6 +265,7 @@ class World:
                 row["preset_site"] if row["preset_site"] >= 0 else None,
                 row["class_"],
                 row.get("tenant", 0),
+                row["priority"] if self.ranked else 0,
             )
             for row in self.rows
         ]
@@ -490,6 +500,34 @@ def with_tenants(world, seed):
     for row in world.rows:
         row["tenant"] = rng.choice([t for t in range(len(most)) if row["gpus_min"] <= most[t]])
     world.half_life_s = rng.choice((None, 0.0, 900.0, 7200.0, 604800.0))
+    return world
+
+
+def with_priorities(world, seed):
+    """Gives the jobs of a world priorities."""
+    rng = random.Random(f"{seed} priorities")
+    few = rng.sample(range(-100, 101), rng.randint(1, 4))
+    for row in world.rows:
+        row["priority"] = rng.choice(few)
+    world.ranked = True
+    return world
+
+
+def with_budgets(world, seed):
+    """Gives most tenants of a world a budget, of about what some of its jobs use, and a start before a new period."""
+    rng = random.Random(f"{seed} budgets")
+    world.start = START - timedelta(hours=rng.choice((1, 2, 3, 25, 26)))  # the last of February 2022 was a Monday
+    site = world.sites[0]
+    kwh = sum(row["work"] for row in world.rows) * site.unit_j(1, 0, 0) / 3.6e6 / len(world.rows)
+    for tenant in world.tenants:
+        some = rng.randint(1, 4) * kwh * rng.choice((0.3, 1.0, 2.0))
+        amounts = {"kwh": some}
+        if world.price is not None:
+            amounts |= {"usd": 0.05 * some, "kg": 0.3 * some}
+        chosen = rng.sample(sorted(amounts), rng.randint(1, len(amounts)))
+        period, limit = rng.choice(("day", "week", "month", "window")), rng.choice(("wait", "refuse"))
+        if rng.random() < 0.8:
+            tenant.budget = {name: amounts[name] for name in chosen} | {"period": period, "at_limit": limit}
     return world
 
 

@@ -85,6 +85,7 @@ EXAMPLES: Final = {
     "live dispatch": ("live dispatch warsaw --off", "live dispatch warsaw --on"),
     "live event": ("live event warsaw --cut 25% --hours 3 --notice 10min", "live event warsaw --cancel"),
     "live events": ("live events",),
+    "live audit": ("live audit",),
     "live policy": ("live policy local-fcfs",),
     "live cancel": ("live cancel 1",),
     "live hold": ("live hold 1",),

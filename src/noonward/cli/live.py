@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noonward.cli.live_client import DEFAULT_ADDRESS, Address, open_client
+from noonward.cli.live_client import DEFAULT_ADDRESS, Address, AnswerJson, open_client, print_answer
 from noonward.cli.live_events import event, events
 
 if TYPE_CHECKING:
@@ -127,6 +127,24 @@ def policy(
     """Switch to another policy; jobs keep their places."""
     with open_client(address) as client:
         print(f"policy {client.use_policy(name).policy} decides")
+
+
+@app.command()
+def audit(
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of changes, newest first.")] = 20,
+    address: Address = DEFAULT_ADDRESS,
+    json: AnswerJson = False,
+) -> None:
+    """List who changed what: sites, policy, jobs of others, grid events."""
+    with open_client(address) as client:
+        found = client.audit(limit)
+    if json:
+        print_answer(found)
+        return
+    for one in found:
+        print(f"{one.at}  {one.who or '-'}  {one.action} {one.detail}".rstrip())
+    if not found:
+        print("nothing was changed yet")
 
 
 @app.command()

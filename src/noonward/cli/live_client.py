@@ -85,6 +85,10 @@ def submit(
     qos: Annotated[str | None, typer.Option(help="Quality of service at its cluster.")] = None,
     account: Annotated[str | None, typer.Option(help="Account at its cluster.")] = None,
     exclusive: Annotated[bool, typer.Option("--exclusive", help="Give it its nodes alone.")] = False,
+    priority: Annotated[
+        int | None,
+        typer.Option(min=-100, max=100, help="Jobs of a higher one come first; default: that of its class."),
+    ] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: repeating the call with it submits nothing twice.")
     ] = None,
@@ -107,6 +111,7 @@ def submit(
                 "deadline_s": deadline, "time_limit_s": time, "tasks": tasks, "after": after,
                 "environment": _variables(env), "workdir": chdir, "output": output, "image": image,
                 "partition": partition, "qos": qos, "account": account, "exclusive": exclusive or None,
+                "priority": priority,
             }  # fmt: skip
             from noonward.live.requests import request_of
 
@@ -247,6 +252,8 @@ def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None
 
     Exits with 1 if the service reports a problem.
     """
+    from noonward.live.tenants import said_of
+
     with open_client(address) as client:
         service, found, tenants = client.service(), client.sites(), client.tenants()
     if json:
@@ -266,6 +273,9 @@ def status(address: Address = DEFAULT_ADDRESS, json: AnswerJson = False) -> None
             average = "" if one.average is None else f", {one.average:.1f} on average"
             most = f" of {one.gpus}" if one.most == one.gpus else f" of {one.gpus}, with loans {one.most}"
             print(f"tenant: {one.name} holds {one.used}{most} GPUs{average}; {one.waiting} jobs waiting")
+            for amount in one.budget:
+                until = "" if amount.until is None else f" until {amount.until} UTC"
+                print(f"        budget{until}: {said_of(amount)}{'; used up' if amount.used_up else ''}")
         if service.late_signal_hours:
             print(f"prices: {service.late_signal_hours} zone-hours are not known yet; forecasts replace them")
         _print_problems(service)

@@ -50,15 +50,16 @@ def tenants(
     executors: AbstractContextManager[Executor],
     json: Json = False,
 ) -> None:
-    """Show what tenants' quotas cost.
+    """Show what tenants' quotas and budgets cost.
 
-    Runs one policy with the scenario's quotas and without any, on the same jobs, and shows the
-    difference and a ledger per tenant.
+    Runs one policy with the scenario's quotas and budgets and without any, on the same jobs, and
+    shows the difference, a ledger per tenant, and what was spent of each budget.
     """
     from noonward.errors import ScenarioError
     from noonward.evaluate.metrics import to_json
     from noonward.evaluate.report.page import write_tables
-    from noonward.evaluate.tenants import ledger_table, price_table, stated_tenants, study_tenants
+    from noonward.evaluate.tenant_tables import budget_table, ledger_table, price_table
+    from noonward.evaluate.tenants import stated_tenants, study_tenants
 
     require_cluster(scenario, "tenants")
     names = stated_tenants(scenario).names
@@ -77,7 +78,8 @@ def tenants(
             executor=executor,
             progress=step,
         )
-    tables = [price_table(study), ledger_table(study)]
+    budgets = budget_table(study)
+    tables = [price_table(study), ledger_table(study), *([] if budgets is None else [budgets])]
     report = write_tables(
         f"Tenants of {scenario.name}",
         f"Policy {chosen}, seed {seed}, environments: {environments}.",

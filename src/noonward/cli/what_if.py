@@ -104,7 +104,8 @@ def sensitivity(
     """Show which assumptions a policy's saving depends on.
 
     Slack, moves between sites, the carbon price and what is at the sites' meters are changed one at a time. Further
-    rows say what could be saved if running jobs could be suspended, resized or capped.
+    rows say what could be saved if running jobs could be suspended, resized, capped or
+    moved.
     """
     from noonward.evaluate.asked import windows_given
     from noonward.evaluate.what_if import run

@@ -152,6 +152,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
         failures=_failures(scenario, jobs, index, seed),
         events=events_of(scenario, start, index, seed) if scenario.events else (),
         tenant_J=_tenants(scenario, jobs, index, seed),
+        priority_J=_priorities(scenario, jobs),
         notes=(
             *([UNBROKEN] if scenario.fleet.freedoms else []),
             *scenario_warnings(scenario, signals if isinstance(source, SignalFiles) else None),
@@ -267,6 +268,18 @@ def _tenants(scenario: Scenario, jobs: Jobs, index: int, seed: int) -> I8 | None
     path = scenario.jobs.path.name
     index_of = {name: tenants.index(name, f"{path}: a job") for name in {names[row] for row in jobs.row_J}}
     return np.array([index_of[names[row]] for row in jobs.row_J], np.int64)
+
+
+def _priorities(scenario: Scenario, jobs: Jobs) -> I8 | None:
+    """Returns the priority of each job: its own as its table says, else that of its class."""
+    if scenario.priorities is None:
+        return None
+    of_C = np.array([scenario.priorities.get(name, 0) for name in scenario.fleet.classes], np.int64)
+    priority_J: I8 = of_C[jobs.class_J]
+    if isinstance(scenario.jobs, JobTable):
+        own_J = job_rows(scenario.jobs).details["priority"][jobs.row_J]
+        priority_J = np.where(own_J.is_null().to_numpy(), priority_J, own_J.fill_null(0).to_numpy())
+    return priority_J
 
 
 def _zones(scenario: Scenario) -> tuple[str, ...]:

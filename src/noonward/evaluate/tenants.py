@@ -14,17 +14,17 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.metered import require_unbilled
+from noonward.engine.cluster.kernels.tenants import period_of
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.answer import bill_usd, interval
+from noonward.evaluate.answer import bill_usd
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import Estimate, mean, ratio
-from noonward.evaluate.table import UNDEFINED, TextTable
 from noonward.ledger.ledger import settle
 from noonward.ledger.record import job_table
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
-from noonward.model.cluster.tenant import Tenants
+from noonward.model.cluster.tenant import AMOUNT_UNITS, AMOUNTS, PERIODS, Tenants
 from noonward.runtime.executor import Executor, PlainSpec, Progress, map_runs
 from noonward.runtime.runs import environment_of
 from noonward.schedule.policies import make_scheduler
@@ -40,6 +40,9 @@ NONE: Final = "none"
 LINES: Final = ("jobs", "done", "late", "waited_h", "gpu_hours", "kwh", "usd", "kg")
 """Lines of a tenant's ledger: jobs, those done, those that started late or never, hours waited by those that started
 (summed), GPU-hours, and the energy, cost and emissions of its jobs' runs and journeys. Free GPUs are nobody's."""
+
+SAME: Final = 1e-9
+"""Share of a budget within which it counts as used up."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,16 @@ class TenantLedger:
         utility_usd: Utility, USD; NaN without economics.
         bill_usd: Cost of energy and transfers with that of emissions, USD; NaN without economics.
         line_TL: Lines of ``LINES`` per tenant.
+        spent_TA: What counts for a tenant's budget (``AMOUNTS``), in the period in which that is most of the budget;
+            zeros for a tenant without one.
+        used_up_T: Share of the periods with starts in which a tenant's budget was used up.
     """
 
     utility_usd: float
     bill_usd: float
     line_TL: F8
+    spent_TA: F8
+    used_up_T: F8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,12 +157,34 @@ def ledger_of(played: Environment, stated: Environment, policy: str, seed: int) 
     assert stated.tenants is not None, "stated_tenants has been asked"
     assert stated.tenant_J is not None, "tenants and those of jobs go together"
     outcome = run(played, make_scheduler(policy), seed=seed)
-    ledger = settle(outcome)
+    ledger, jobs = settle(outcome), job_table(outcome)
+    spent_TA, used_up_T = _spent(jobs, stated.tenant_J, stated.tenants, stated.start.timestamp())
     return TenantLedger(
         utility_usd=ledger.utility_usd,
         bill_usd=bill_usd(ledger),
-        line_TL=_lines(job_table(outcome), stated.tenant_J, stated.tenants),
+        line_TL=_lines(jobs, stated.tenant_J, stated.tenants),
+        spent_TA=spent_TA,
+        used_up_T=used_up_T,
     )
+
+
+def _spent(jobs: pl.DataFrame, tenant_J: I8, tenants: Tenants, epoch_s: float) -> tuple[F8, F8]:
+    """Returns what jobs used of their tenants' budgets, as ``TenantLedger`` holds it, out of a table of jobs."""
+    start_s_J = jobs["start_s"].to_numpy()
+    used_JA = np.stack([jobs[name].to_numpy() for name in ("energy_usd", "energy_kwh", "carbon_kg")], axis=1)
+    spent_TA, used_up_T = np.zeros((len(tenants.names), len(AMOUNTS))), np.zeros(len(tenants.names))
+    for name, budget in tenants.budgeted.items():
+        t, kind = tenants.names.index(name), 1 + PERIODS.index(budget.period)
+        most_A = np.array([getattr(budget, amount) or np.inf for amount in AMOUNTS])
+        ran_J = np.flatnonzero((tenant_J == t) & np.isfinite(start_s_J))
+        from_s_J = np.array([period_of(kind, epoch_s, start_s)[0] for start_s in start_s_J[ran_J].tolist()])
+        periods, period_J = np.unique(from_s_J, return_inverse=True)
+        if not len(periods):
+            continue
+        spent_PA = np.stack([np.bincount(period_J, used_J, len(periods)) for used_J in used_JA[ran_J].T], axis=1)
+        share_P = np.where(np.isfinite(most_A), spent_PA / most_A, -np.inf).max(axis=1)
+        spent_TA[t], used_up_T[t] = spent_PA[share_P.argmax()], np.mean(share_P >= 1.0 - SAME)
+    return spent_TA, used_up_T
 
 
 def _lines(jobs: pl.DataFrame, tenant_J: I8, tenants: Tenants) -> F8:
@@ -237,6 +267,15 @@ class TenantStudy:
         t = self.names.index(tenant)
         return np.array([each.line_TL[t, LINES.index(line)] for each in self.found[way]])
 
+    def spent(self, way: str, tenant: str, amount: str) -> Estimate:
+        """Returns what counts for a tenant's budget in the period in which that is most of it (``AMOUNTS``)."""
+        t, a = self.names.index(tenant), AMOUNTS.index(amount)
+        return mean(np.array([each.spent_TA[t, a] for each in self.found[way]]))
+
+    def used_up(self, tenant: str) -> Estimate:
+        """Returns the share of periods in which a tenant's budget was used up."""
+        return mean(np.array([each.used_up_T[self.names.index(tenant)] for each in self.found[STATED]]))
+
     def wait_h(self, way: str, tenant: str) -> Estimate:
         """Returns the mean wait of a tenant's jobs, over all that it submitted, h."""
         return ratio(self.line_E(way, tenant, "waited_h"), self.line_E(way, tenant, "jobs"))
@@ -253,6 +292,11 @@ class TenantStudy:
             for line, unit in zip(LINES, ("jobs", "jobs", "jobs", "h", "GPU-h", "kWh", "USD", "kg"), strict=True):
                 out.append(Metric.of(f"{line}/{tenant}", mean(self.line_E(STATED, tenant, line)), unit))
             out += [Metric.of(f"mean_wait_h/{tenant}@{way}", self.wait_h(way, tenant), "h") for way in (STATED, NONE)]
+            if tenant in stated_tenants(self.scenario).budgeted:
+                for amount, unit in zip(AMOUNTS, AMOUNT_UNITS, strict=True):
+                    spent = self.spent(STATED, tenant, amount)
+                    out.append(Metric.of(f"spent_{amount}/{tenant}", spent, unit.replace(" CO2", "")))
+                out.append(Metric.of(f"budget_used_up/{tenant}", self.used_up(tenant), "fraction"))
             if tenant in self.found:
                 out.append(Metric.of(f"one_more_gpu_usd/{tenant}", self.worth_usd(tenant), "USD"))
             if self.bounds:
@@ -307,77 +351,3 @@ def study_tenants(
     found = map_runs(specs, executor, progress)
     by_way = {way: found[k * environments : (k + 1) * environments] for k, way in enumerate(ways)}
     return TenantStudy(scenario=scenario, policy=policy, seed=seed, found=by_way, bounds=bounds)
-
-
-def price_table(study: TenantStudy) -> TextTable:
-    """Returns the table of what quotas cost: the same policy with and without them."""
-    rows = []
-    sums = [("jobs done", "done", 0), ("jobs late or never started", "late", 0), ("GPU-hours run", "gpu_hours", 1)]
-    values: list[tuple[str, dict[str, F8], int]] = [
-        (title, {way: study.total_E(way, line) for way in (STATED, NONE)}, digits) for title, line, digits in sums
-    ]
-    waits = {way: study.total_E(way, "waited_h") / study.total_E(way, "jobs") for way in (STATED, NONE)}
-    values.append(("mean wait, h", waits, 2))
-    for title, name in (("bill, USD", "bill_usd"), ("utility, USD", "utility_usd")):
-        values.append((title, {w: np.array([getattr(e, name) for e in study.found[w]]) for w in (STATED, NONE)}, 2))
-    for title, by_way, digits in values:
-        cells = [_cell(mean(by_way[STATED]), digits), _cell(mean(by_way[NONE]), digits)]
-        rows.append((title, *cells, _cell(mean(by_way[STATED] - by_way[NONE]), digits)))
-    if study.bounds:
-        cells = [_cell(study.bound_usd(way), 2) for way in (STATED, NONE)]
-        rows.append(("no policy can exceed, USD", *cells, _cell(-study.bound_price_usd(), 2)))
-    count = len(study.found[STATED])
-    return TextTable(
-        title=f"{study.scenario.name}: what the quotas change, {study.policy}, {count} environment{'s' * (count != 1)}",
-        header=("", "With quotas", "Without", "Difference"),
-        rows=tuple(rows),
-        caption=(
-            "The same policy on the same jobs; 95% intervals over environments, of paired differences in the last. "
-            f"Price of fairness, as a share of the utility without quotas: {study.price_share().value:.1%}."
-        ),
-    )
-
-
-def ledger_table(study: TenantStudy) -> TextTable:
-    """Returns the ledgers of the tenants under the quotas as stated."""
-    tenants = stated_tenants(study.scenario)
-    most_T = tenants.most_gpus_T().tolist()
-    one_more = any(name in study.found for name in study.names)
-    rows = []
-    for tenant, most in zip(study.names, most_T, strict=True):
-        line = {each: mean(study.line_E(STATED, tenant, each)).value for each in LINES}
-        row = [
-            tenant,
-            f"{tenants.of[tenant].gpus} ({most})",
-            *(f"{line[each]:,.0f}" for each in ("jobs", "done", "late")),
-            *(_cell(study.wait_h(way, tenant), 2) for way in (STATED, NONE)),
-            *(f"{line[each]:,.1f}" for each in ("gpu_hours", "kwh")),
-            f"{line['usd']:,.2f}",
-            f"{line['kg']:,.1f}",
-        ]
-        row += [_cell(study.worth_usd(tenant), 2)] if one_more else []
-        rows.append((*row, _cell(study.bound_worth_usd(tenant), 2)) if study.bounds else tuple(row))
-    header = [
-        *("Tenant", "GPUs\n(at most)", "Jobs", "Done", "Late", "Mean wait\nh", "Without\nquotas, h"),
-        *("GPU-hours", "kWh", "USD", "kg CO2"),
-        *(("One more\nGPU, USD",) if one_more else ()),
-        *(("at best\nUSD",) if study.bounds else ()),
-    ]
-    return TextTable(
-        title=f"{study.scenario.name}: ledger per tenant, means over environments",
-        header=tuple(header),
-        rows=tuple(rows),
-        caption=(
-            "At most: with what it may borrow. Late: started after its slack, or never. Energy, cost and emissions of "
-            "the tenants' jobs and transfers; free GPUs are nobody's."
-            + (" One more GPU: what the policy's utility gains by it, guaranteed to this tenant." if one_more else "")
-            + (" At best: what the bound gains by it, at most (dual of the quota)." if study.bounds else "")
-        ),
-    )
-
-
-def _cell(estimate: Estimate, digits: int) -> str:
-    """Returns a value with its interval."""
-    if np.isnan(estimate.value):
-        return UNDEFINED
-    return f"{estimate.value:,.{digits}f}{interval(estimate, digits)}"

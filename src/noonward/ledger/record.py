@@ -139,6 +139,9 @@ def environment_digest(environment: Environment) -> str:
     if environment.tenant_J is not None:
         digest.update(b"tenants")
         arrays.append(environment.tenant_J)
+    if environment.priority_J is not None:
+        digest.update(b"priorities")
+        arrays.append(environment.priority_J)
     for array in arrays:
         add_array(digest, array)
     return digest.hexdigest()[:16]

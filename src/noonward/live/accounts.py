@@ -319,8 +319,9 @@ def environment_of(
         data_gb=np.array([one.move_gb for one in arrivals]),
         result_gb=np.array([one.result_gb for one in arrivals]),
     )
+    setting = setup.setting(window_s=window_s, drained=drained)
     return Environment(
-        **replace(setup.setting(window_s=window_s, drained=drained), tenants=None).stated,  # what ran is only settled
+        **replace(setting, tenants=None, priorities=None).stated,  # what ran is only settled
         index=0,
         seed=setup.config.seed,
         jobs=jobs,

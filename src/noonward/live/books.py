@@ -18,7 +18,7 @@ from noonward.live.states import STATE, STATES, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
-from noonward.live.tenants import past_use
+from noonward.live.tenants import past_spending, past_use
 from noonward.live.world.seats import OVERDUE, STARTING, SUSPENDED, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S
@@ -84,6 +84,8 @@ class Opening(msgspec.Struct, array_like=True):
     """Names of the fleet, as ``Names.as_text``: what the numbers in the journal from here on mean."""
     average: list[float] = []
     """GPUs that tenants have held on average, older use counting less."""
+    spent: list[list[float]] = []
+    """What ended jobs have used of their tenants' budgets: USD, kWh, kg by tenant."""
 
 
 class Books:
@@ -284,6 +286,7 @@ class Books:
         if not anew and store.value("policy") == self.policy:
             curves = self._open_scheduler()
         self._opened_s = store.now_s()
+        asked_s = store.value("asked_s")
         seats = [_seat(row, self.names) for row in store.read(f"SELECT * FROM jobs WHERE {SHOWN}")]
         taken = store.read("SELECT * FROM jobs WHERE start_s IS NOT NULL AND freed_s IS NULL AND serial IS NOT NULL")
         seats += [_seat(row, self.names) for row in taken]
@@ -294,10 +297,11 @@ class Books:
             curves=curves,
             serial=int(store.value("serial") or 0),
             place=int(store.value("place") or 0),
-            asked_s=store.value("asked_s"),
+            asked_s=asked_s,
             seats=msgspec.msgpack.encode(seats),
             fleet=self.names.as_text(),
-            average=past_use(store, self.names, float(store.value("asked_s") or 0.0)),
+            average=past_use(store, self.names, float(asked_s or 0.0)),
+            spent=past_spending(store, self.names, world, float(asked_s or 0.0)),
         )
         self._journal.append([OPENED, opening])
         restore(world, opening, seats)
@@ -334,7 +338,14 @@ def restore_curves(world: World, curves: Mapping[int, bytes]) -> None:
 
 def restore(world: World, opening: Opening, seats: Sequence[Seat]) -> None:
     """Puts a service's jobs in sight back as they stood where its books were opened."""
-    world.restore(seats, serial=opening.serial, place=opening.place, now_s=opening.asked_s, average_T=opening.average)
+    world.restore(
+        seats,
+        serial=opening.serial,
+        place=opening.place,
+        now_s=opening.asked_s,
+        average_T=opening.average,
+        spent_TA=opening.spent,
+    )
 
 
 def named(note: Note, names: Names) -> Note:

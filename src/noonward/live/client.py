@@ -11,7 +11,16 @@ import msgspec
 
 from noonward.errors import MissingExtraError, NoonwardError
 from noonward.live.accounts import Savings
-from noonward.live.api.shown import DecisionShown, Event, JobList, JobShown, ServiceShown, SiteShown, Submitted
+from noonward.live.api.shown import (
+    AuditShown,
+    DecisionShown,
+    Event,
+    JobList,
+    JobShown,
+    ServiceShown,
+    SiteShown,
+    Submitted,
+)
 from noonward.live.demand.events import EventCall
 from noonward.live.demand.shown import GridEventCalled, GridEventShown, MeterShown
 from noonward.live.refusals import Problem
@@ -151,6 +160,10 @@ class Client:
         """Returns the newest decisions, of one job if it is given, with what was known when each was made."""
         query = {"limit": str(limit)} | ({} if job is None else {"job": str(job)})
         return self._call("GET", "/v1/decisions", list[DecisionShown], params=query)
+
+    def audit(self, limit: int = 100) -> list[AuditShown]:
+        """Returns what operators changed last."""
+        return self._call("GET", "/v1/audit", list[AuditShown], params={"limit": str(limit)})
 
     def meters(self) -> list[MeterShown]:
         """Returns what the metered sites draw now."""

@@ -80,6 +80,7 @@ class Names:
             vetoed=frozenset(self.site(name) for name in _names.decode(row["vetoed"]) if name in self.sites),
             told=told_of(row),
             tenant=self.tenant(row["run_by"]),
+            priority=row["priority"],
         )
 
     def tenant(self, user: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ from noonward.errors import DataError, nearest
 from noonward.live.terms import EVERY, Terms, require_valid, stated
 from noonward.model.cluster.environment import LONGEST_RUN_H
 from noonward.model.cluster.fleet import Fleet
+from noonward.model.cluster.tenant import MOST_PRIORITY
 from noonward.model.spec import LARGEST, LARGEST_GANG
 from noonward.units import HOUR_S
 
@@ -61,6 +62,8 @@ class JobRequest(Terms, forbid_unknown_fields=True, kw_only=True, frozen=True, o
     """Whether it waits for its release before it is decided about."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
     """How often it is queued again after a site failed under it."""
+    priority: Annotated[int, msgspec.Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] | None = None
+    """Jobs of a higher one come first, where the scenario states priorities; None: that of its class."""
     after: Annotated[tuple[int, ...], msgspec.Meta(max_length=1000)] = ()
     """Numbers of jobs that are done before it arrives; if one of them ends otherwise, it is cancelled."""
     key: Key | None = None
@@ -87,6 +90,7 @@ class JobRow(msgspec.Struct, frozen=True):
     result_gb: float
     retries: int
     after: tuple[int, ...] = ()
+    priority: int = 0
     run_by: str = ""
     """Whose job it is, for what is learned of run times; empty: who submits it."""
 
@@ -98,9 +102,17 @@ class RequestChecker:
         fleet: The fleet.
         largest_gang: Largest gang that the service's tables of power and speed are made for, GPUs.
         takes: Terms that each site's executor can pass on; None: every site takes all of them.
+        priorities: Priorities of the classes; None: jobs have none.
     """
 
-    def __init__(self, fleet: Fleet, largest_gang: int, takes: Sequence[frozenset[str]] | None = None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        largest_gang: int,
+        takes: Sequence[frozenset[str]] | None = None,
+        priorities: Mapping[str, int] | None = None,
+    ) -> None:
+        self.priorities = priorities
         tables = fleet.tables(1)
         self.sites, self.classes = fleet.site_names, fleet.classes
         self.ingress = tuple(point.name for point in fleet.ingress_points)
@@ -170,7 +182,23 @@ class RequestChecker:
             result_gb=float(request.result_gb),
             retries=request.retries,
             after=request.after,
+            priority=self._priority(request, self.classes[class_]),
         )
+
+    def _priority(self, request: JobRequest, class_: str) -> int:
+        """Returns a job's priority.
+
+        Raises:
+            DataError: It states one, and the scenario none.
+        """
+        if request.priority is None:
+            return (self.priorities or {}).get(class_, 0)
+        if self.priorities is None:
+            raise DataError(
+                f"job {request.name!r} has priority {request.priority}, and the service's scenario states no "
+                "priorities; leave it out, or have them stated (priorities: {} is enough)"
+            )
+        return request.priority
 
     def _index(self, what: str, name: str | None, known: tuple[str, ...]) -> int:
         if name is None and len(known) == 1:

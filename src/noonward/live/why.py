@@ -15,6 +15,7 @@ from noonward.live.spoken import hours
 from noonward.live.store.database import Row
 from noonward.live.store.dependencies import waits_for as others_of
 from noonward.live.store.schema import IS_OPEN
+from noonward.live.tenants import budget_ends_s, budget_shown, said_of
 from noonward.live.world.kernels import join_time, latest_s, travel_s
 from noonward.live.world.seats import STARTING, SUSPENDED, TRANSIT, Seat
 from noonward.live.world.world import World
@@ -63,6 +64,7 @@ Reason = Literal[
     "site",
     "plan",
     "quota",
+    "budget",
     "queue",
     "gpus",
     "policy",
@@ -79,6 +81,7 @@ IN_WORDS: Final[dict[Reason, str]] = {
     "policy": "a better hour: the policy defers them",
     "plan": "the capacity plan",
     "quota": "their tenant's quota",
+    "budget": "the next period of their tenant's budget",
     "transfer": "their transfer",
     "release": "a release: they are held",
     "question": "the next decision",
@@ -279,6 +282,10 @@ def _waits_for(controller: Controller, seat: Seat | None, row: Row, mask_A: Any)
         return "site", "a site that may take it", None
     if world.brief.protocol == "on-arrival" or not mask_A[1 + seat.site]:
         site, free = world.brief.sites[seat.site], int(world.view.site_S["free"][seat.site])
+        used_up = [one for one in budget_shown(world, seat.about.tenant) if one.used_up]
+        if used_up and world.brief.tenants is not None:
+            name, until_s = world.brief.tenants.names[seat.about.tenant], budget_ends_s(world, seat.about.tenant)
+            return "budget", f"the next period of the budget of tenant {name!r}: {said_of(used_up[0])}", until_s
         if free >= seat.about.gpus_min > world.engine.quota_room(seat.slot):
             tenants = world.brief.tenants
             tenant = "" if tenants is None else f" {tenants.names[seat.about.tenant]!r}"

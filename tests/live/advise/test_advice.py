@@ -99,6 +99,15 @@ def test_running_jobs_hold_their_gpus_until_their_time_limit():
         advise(scenario(), [job("1", running=True), job("2", running=True)], OPTIONS)
 
 
+def test_a_waiting_job_without_a_limit_is_left_out_and_the_others_are_advised():
+    found = advise(scenario(), [job("1", left_s=None), job("2")], OPTIONS)
+    assert [(row.job.id, row.site) for row in found.rows] == [("1", None), ("2", "solo")]
+    assert found.rows[0].reason == "it has no time limit, and nothing else says how long it runs"
+    assert "1 waiting jobs have no time limit" in found.notes[-1]
+    both = advise(scenario(), [job("1", left_s=None), job("2")], with_(run_h=1.0))
+    assert [row.site for row in both.rows] == ["solo", "solo"]
+
+
 def test_two_queues_of_two_sites():
     jobs = [job("1", gpus=4, cluster="duo"), job("2", gpus=4, partition="solo"), job("3", not_now="its owner holds it")]
     with pytest.raises(ScenarioError, match="say whose queue it is"):
@@ -118,7 +127,6 @@ def with_(**changed):
     ("jobs", "options", "words"),
     [
         ([job(gpus=9)], OPTIONS, "job 1 asks for 9 GPUs; the largest site of the fleet has 8"),
-        ([job(left_s=None)], OPTIONS, "has no time limit; say how long such jobs run: --run-hours"),
         ([job()], with_(at="nowhere"), "--at names the unknown site 'nowhere'"),
         ([job()], with_(class_="dance"), "unknown class 'dance'"),
         ([job()], with_(policy="nonsense"), "nonsense"),

@@ -208,7 +208,16 @@ def _with_jobs(environment: Environment, rows: I8 | slice) -> Environment:
     jobs = environment.jobs
     some = Jobs(**{each.name: getattr(jobs, each.name)[rows] for each in fields(Jobs)})
     return replace(
-        environment, jobs=some, knowledge=None, details=None, tenants=None, tenant_J=None, sample_jobs=None, events=()
+        environment,
+        jobs=some,
+        knowledge=None,
+        details=None,
+        tenants=None,
+        tenant_J=None,
+        priorities=None,
+        priority_J=None,
+        sample_jobs=None,
+        events=(),
     )
 
 

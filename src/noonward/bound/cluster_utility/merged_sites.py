@@ -47,7 +47,8 @@ def merged_sites(environment: Environment) -> Environment:
         links=_merged_links(environment.links, kind_I, kind_S),
         jobs=Jobs(**({each.name: getattr(jobs, each.name) for each in fields(Jobs)} | moved)),
         withheld=_merged_withheld(environment.withheld, kind_S),
-        caps=None, knowledge=None, details=None, tenants=None, tenant_J=None, sample_jobs=None, events=(),
+        caps=None, knowledge=None, details=None, tenants=None, tenant_J=None, priorities=None,
+        priority_J=None, sample_jobs=None, events=(),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from noonward.data.table_file import TableFile
+from noonward.model.cluster.tenant import MOST_PRIORITY
 
 DETAILS: Final[Mapping[str, type[pl.DataType]]] = {
     "job_id": pl.String,
@@ -19,10 +20,10 @@ DETAILS: Final[Mapping[str, type[pl.DataType]]] = {
     "partition": pl.String,
     "limit_s": pl.Float64,
     "state": pl.String,
+    "priority": pl.Int64,
 }
 """Columns and their types. ``team`` is the account or project that a job counts for, ``limit_s`` the longest run time
-that was asked for (s), ``state`` one of ``STATES``."""
-
+that was asked for (s), ``state`` one of ``STATES``; jobs of a higher ``priority`` come first."""
 STATES: Final = ("done", "failed", "cancelled", "timeout", "node-fail")
 """How a job ended: done; failed by its own fault; stopped by its user or the scheduler; at its limit; with its node."""
 
@@ -61,7 +62,7 @@ def details_of(table: TableFile) -> pl.DataFrame:
     """Returns the details of a table's jobs, one row a job in the file's order; null where the table says none.
 
     Raises:
-        DataError: A state is unknown, or a limit is no number of seconds above 0.
+        DataError: A state is unknown, a limit is no number of seconds above 0, or a priority is out of range.
     """
     columns: dict[str, pl.Series] = {}
     for key, kind in DETAILS.items():
@@ -81,6 +82,11 @@ def details_of(table: TableFile) -> pl.DataFrame:
             broken = (text.is_not_null() & (number.is_null() | ~(number > 0))).fill_null(value=True)
             table.forbid(key, broken.to_numpy(), "give seconds above 0, or leave it empty for no limit")
             text = number.set(number == np.inf, None)
+        elif key == "priority":
+            whole = text.cast(pl.Int64, strict=False)
+            broken = text.is_not_null() & ~(whole.abs() <= MOST_PRIORITY).fill_null(value=False)
+            table.forbid(key, broken.to_numpy(), f"give a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}")
+            text = whole
         columns[key] = text
     return pl.DataFrame(columns)
 

@@ -39,8 +39,9 @@ from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.freedom import Lever, bend
 from noonward.model.cluster.jobs import SUBMITTED
 from noonward.model.cluster.power_limit import PowerSteps
-from noonward.model.cluster.tenant import TENANT
+from noonward.model.cluster.tenant import Tenants
 from noonward.model.cluster.withheld import Withheld
+from noonward.model.signals import SiteSignals
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
@@ -142,8 +143,14 @@ def _blank_world(
     engine_1["rewards"] = NO_REWARDS
     engine_1["caps"] = NO_CAPS
     tenants = brief.tenants
-    engine_1["tenants"] = 0 if tenants is None else len(tenants.names)
+    ranked = tenants is not None or brief.priorities is not None
+    tenant_T = Tenants.nobody() if tenants is None else tenants.records()
+    engine_1["tenants"] = len(tenant_T) if ranked else 0
     engine_1["half_life_s"] = np.nan if tenants is None else tenants.half_life_s
+    engine_1["epoch_s"] = brief.start.timestamp()
+    if tenants is not None:
+        tenants.check_budgets(signals=brief.signals, bends=bends)
+        engine_1["budgets"] = len(tenants.budgeted)
     state_S = np.zeros(sites, SITE_STATE)
     state_S["limit_w"] = np.inf
     for name in ("head", "tail", "cursor", "running", "last_running"):
@@ -165,7 +172,7 @@ def _blank_world(
         bent_J=np.zeros(slots if bends else 1, BENT),
         segment_K=np.zeros(SEGMENTS if bends else 0, SEGMENT),
         failure_RX=np.zeros((0, 0)),
-        tenant_T=np.zeros(1, TENANT) if tenants is None else tenants.records(),
+        tenant_T=tenant_T,
     )
 
 
@@ -248,12 +255,18 @@ def _signals(environment: Environment) -> F8:
     sites, changes = environment.fleet.sites, environment.pue is not None
     if environment.signals is None and not changes:
         return np.full((4, len(sites), 2), np.nan)
-    signals = environment.site_signals
-    out = np.full((5 if changes else 4, len(sites), environment.hours * signals.parts + 1), np.nan)
+    return signal_table(environment.site_signals)
+
+
+def signal_table(signals: SiteSignals) -> F8:
+    """Returns signals at sites as ``World.signal_KSH`` holds them."""
+    factors_SP = signals.factor_cumulative_SP
+    _, sites, parts = signals.value_QSP.shape
+    out = np.full((5 if factors_SP.shape[1] else 4, sites, parts + 1), np.nan)
     out[PRICE, :, :-1], out[CARBON, :, :-1] = signals.price_SP, signals.carbon_SP
     out[PRICE_SUM], out[CARBON_SUM] = signals.cumulative_QSP[:2]
-    if changes:
-        out[FACTOR_SUM] = signals.factor_cumulative_SP
+    if factors_SP.shape[1]:
+        out[FACTOR_SUM] = factors_SP
     return out
 
 

@@ -11,10 +11,11 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import LIFE, WAITS
-from noonward.engine.cluster.build import told_world, with_more_journeys, with_more_slots
+from noonward.engine.cluster.build import signal_table, told_world, with_more_journeys, with_more_slots
 from noonward.engine.cluster.kernels.told import (
     AWAIT_HOUR,
     BEGAN,
+    COUNT_DUE,
     EVENT_AT,
     HEAD_FITS,
     MASK,
@@ -50,6 +51,8 @@ from noonward.engine.cluster.stepped import SteppedEngine
 from noonward.model.cluster.jobs import SUBMITTED
 from noonward.model.cluster.power_limit import limit_w
 from noonward.model.cluster.setting import Setting
+from noonward.model.cluster.tenant import AMOUNTS
+from noonward.model.signals import SiteSignals
 
 EVENTS_A_JOB: Final = 8
 """Events and happenings that a job in sight adds to a world between two questions, at most."""
@@ -88,6 +91,10 @@ class Standing(NamedTuple):
     """Whose it is, where tenants are stated."""
     life: dict[str, float] | None = None
     """What it had lived through (``ToldEngine.life``), of a job that has run and may be suspended or capped."""
+    run_s: float = 0.0
+    """Expected run time of a running job, s."""
+    priority: int = 0
+    """Jobs of a higher one come first, where priorities are stated."""
 
 
 class ToldEngine(SteppedEngine):
@@ -147,6 +154,35 @@ class ToldEngine(SteppedEngine):
     def remember_use(self, average_T: F8) -> None:
         """Sets what each tenant has held on average up to now, older use counting less (``Tenants.half_life_h``)."""
         self.world.tenant_T["average"], self.world.tenant_T["average_s"] = average_T, self.now_s
+
+    @property
+    def budgets(self) -> bool:
+        """Whether a tenant has a budget."""
+        return bool(self.world.engine_1["budgets"][0])
+
+    def use_signals(self, signals: SiteSignals) -> None:
+        """Sets the signals from the service's start up to now that budgets are settled by, and counts running jobs."""
+        table_KSP = signal_table(signals)
+        parts = round(signals.part_s / float(self.world.engine_1["part_s"][0]))
+        if parts > 1:
+            edges = np.arange((table_KSP.shape[2] - 1) * parts + 1) / parts
+            fine_KSP = table_KSP[:, :, np.floor(edges).astype(np.int64)]
+            whole = np.arange(table_KSP.shape[2])
+            for k, s in np.ndindex(len(table_KSP) - 2, table_KSP.shape[1]):
+                fine_KSP[2 + k, s] = np.interp(edges, whole, table_KSP[2 + k, s])
+            table_KSP = fine_KSP
+        self.world = self.world._replace(signal_KSH=table_KSP)
+        self.count_due()
+
+    def count_due(self) -> None:
+        """Counts again what running jobs are expected to use of their tenants' budgets."""
+        self._tell(COUNT_DUE)
+
+    def remember_spent(self, spent_TA: F8) -> None:
+        """Sets what the jobs of each tenant that began in the present period and have ended have used: AMOUNTS."""
+        self.count_due()
+        for amount, spent_T in zip(AMOUNTS, spent_TA.T, strict=True):
+            self.world.tenant_T[f"spent_{amount}"] = spent_T
 
     def quota_room(self, slot: int) -> int:
         """Returns how many GPUs the tenant of a job in sight may take now; GPUs of all sites where none is stated."""
@@ -271,6 +307,7 @@ class ToldEngine(SteppedEngine):
         track_J["earliest_s"][slot_K] = [one.earliest_s for one in standing]
         track_J["held"][slot_K] = [one.held for one in standing]
         track_J["tenant"][slot_K] = [one.tenant for one in standing]
+        track_J["priority"][slot_K] = [one.priority for one in standing]
         self._make_room()
         for one in standing:
             status, site = one.outcome["status"], int(one.outcome["site"])
@@ -285,6 +322,7 @@ class ToldEngine(SteppedEngine):
                 track_J["reach_s"][one.slot] = one.outcome["reach_s"]
                 tell(self._address(), EVENT_AT + REACH, one.slot, 0, max(one.outcome["reach_s"], one.earliest_s))
             elif status == RUNNING:
+                track_J["reach_s"][one.slot] = one.run_s
                 tell(self._address(), TAKE, one.slot, site, 0.0)
             elif status != PLANNED:
                 tell(self._address(), QUEUE, one.slot, site, 0.0)

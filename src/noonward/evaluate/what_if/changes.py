@@ -20,7 +20,7 @@ from noonward.model.cluster.jobs import Jobs
 from noonward.runtime.runs import RecordedRun
 from noonward.units import HOUR_S
 
-Bending = Literal["suspend", "resize", "cap"]
+Bending = Literal["suspend", "resize", "cap", "move"]
 """Freedoms of running jobs that a change may give."""
 AS_IT_IS: Final = "base"
 """Name of the change that changes nothing."""
@@ -173,7 +173,7 @@ def _freed(environment: Environment, lever: Bending) -> Environment:
     """Returns an environment whose jobs of all classes have a freedom; those that state it keep theirs.
 
     Suspending takes what ``Checkpoint`` says by default, resizing doubles or halves a gang at a speed-up of ``DOUBLED``
-    a doubling, caps follow the measured curve ``CAPS``.
+    a doubling, caps follow the measured curve ``CAPS``, moves are those of suspended jobs.
     """
     if environment.protocol != "each-slot" or environment.learns_run_times:
         why = "its run times are learned" if environment.learns_run_times else "its protocol is on-arrival"
@@ -184,6 +184,7 @@ def _freed(environment: Environment, lever: Bending) -> Environment:
         "suspend": {"interruptible": True},
         "resize": {"elastic": {"gpus": gangs, "speedup": speedup}} if len(gangs) > 1 else {},
         "cap": {"caps": CAPS},
+        "move": {"interruptible": True, "moves": True},
     }
     fleet, freedoms = environment.fleet, {}
     for name in fleet.classes:

@@ -44,10 +44,13 @@ METERS: Final = (
 """Changes of what is at the sites' meters; those that change nothing of a fleet are left out."""
 PREFERRED: Final = ("bid-price-regression", "booked-regression", "plan-receding", "cheapest-feasible", "greedy-mixed")
 """Policies that are taken where none is named: the first that fits."""
+MOVING: Final = "bid-price(forecast=regression, suspends=move)"
+"""Policy that resumes suspended jobs at other sites."""
 FREEDOMS: Final[dict[Bending, tuple[str, str, str]]] = {
     "suspend": ("suspend-threshold", "suspend-threshold", "jobs could be suspended"),
     "resize": ("suspend-threshold(resizes=true)", "suspend-threshold", "jobs could be resized"),
     "cap": ("cap-threshold", "cap-threshold", "jobs could be capped"),
+    "move": (MOVING, MOVING, "jobs could be suspended and moved"),
 }
 """Freedoms of running jobs that are asked about: the policy that uses it, the same without it, and its words."""
 
@@ -119,7 +122,7 @@ def sensitivity(
 ) -> StudyResult:
     """Returns how a policy's saving depends on slack, carbon price and moves, one at a time, over the same windows.
 
-    Beside it, what policies would save that suspend, resize or cap running jobs, if all jobs allowed that.
+    Beside it, what policies would save that suspend, resize, cap or move running jobs, if all jobs allowed that.
 
     Arguments and errors are those of ``trade_off``.
     """
@@ -145,6 +148,7 @@ def sensitivity(
     changes += [
         (Change(freedom=lever), f"{words}: by {policy.partition('(')[0]}")
         for lever, (policy, _, words) in FREEDOMS.items()
+        if lever != "move" or moves
     ]
     possible = []
     for change, title in changes:
@@ -260,10 +264,12 @@ class _Asked:
         return [each for each in SLACKS_H if each <= most]
 
     def impossible(self, change: Change) -> str | None:
-        """Returns why environments cannot be changed so, or None."""
+        """Returns why environments cannot be changed so, or the freedom's policy cannot run there, or None."""
         try:
             for index in range(self.environments):
-                change.applied(environment_of(self.scenario, index, self.seed))
+                changed = change.applied(environment_of(self.scenario, index, self.seed))
+                if change.freedom is not None:
+                    require_fit(changed, policies_of(self.scenario, [FREEDOMS[change.freedom][0]]))
         except NoonwardError as error:
             return str(error)
         return None

@@ -210,8 +210,8 @@ class Study:
         if not any(case.policy for case in self.cases):
             return ""
         return (
-            " Rows of jobs that could be suspended, resized or capped are those of the policies that they name; their "
-            "change of the saving is against the same policy without that."
+            " Rows of jobs that could be suspended, resized, capped or moved are those of the policies that they name; "
+            "their change of the saving is against the same policy without that."
         )
 
     def metrics(self) -> list[Metric]:

@@ -175,7 +175,7 @@ def _late(study: Study, case: Case) -> str:
 
 
 def _freedom_words(study: Study) -> list[str]:
-    """Returns what jobs that could be suspended, resized or capped would save."""
+    """Returns what jobs that could be suspended, resized, capped or moved would save."""
     return [
         f"If {_inside(case)}, {case.policy} {saves(study.saved(case))}: "
         f"{percent(study.change_of_saving(case), signed=True)} percentage points against the same policy without that."

@@ -30,6 +30,7 @@ from noonward.model.signals import CARBON_NAME, PRICE_NAME, Signals
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
+NO_LIMIT: Final = "it has no time limit, and nothing else says how long it runs"
 LONGEST_QUEUE_H: Final = 14 * 24
 """Hours from now on that are played; a job that has not ended by then gets no advice."""
 
@@ -123,6 +124,8 @@ def advise(scenario: Scenario, jobs: Sequence[QueuedJob], options: Options) -> A
     slot_s = scenario.slot_s
     class_ = _class_of(setup, options) if waiting else 0
     expected, notes = _expected(setup, [*waiting, *(job for job in jobs if job.running)], class_, options)
+    unknown = {id(job) for job in waiting if id(job) not in expected}
+    waiting = [job for job in waiting if id(job) not in unknown]
     running = _running(setup, jobs, homes, expected, now_s)
     arrivals = [
         _arrival(setup, job, homes[id(job)], class_, n, now_s, expected[id(job)]) for n, job in enumerate(waiting)
@@ -140,8 +143,15 @@ def advise(scenario: Scenario, jobs: Sequence[QueuedJob], options: Options) -> A
     advised = _rows(setup, signals, waiting, homes, fates, others, hours) if waiting else []
     by_job = {id(row.job): row for row in advised}
     rows = [
-        by_job.get(id(job)) or _no_advice(job, homes[id(job)], job.not_now) for job in jobs if not job.running
-    ]  # fmt: skip
+        by_job.get(id(job)) or _no_advice(job, homes[id(job)], NO_LIMIT if id(job) in unknown else job.not_now)
+        for job in jobs
+        if not job.running
+    ]
+    if unknown:
+        notes.append(
+            f"{len(unknown)} waiting jobs have no time limit: they are left out, and take no GPUs here; --run-hours "
+            "says how long such jobs run"
+        )
     return Advice(rows, _notes(setup, options, notes))
 
 
@@ -225,8 +235,10 @@ def _expected(
     of a waiting job as by a service, which books a quantile and weighs by the mean; the job is taken to run for that
     mean. A running job is taken to hold its GPUs for the quantile of the jobs that ran for as long.
 
+    A waiting job without a limit of which nothing else says how long it runs is left out.
+
     Raises:
-        DataError: A job has no time limit, and nothing else says how long it runs; the log cannot be read.
+        DataError: The log cannot be read.
     """
     known = None
     if options.run_share is None:
@@ -236,12 +248,16 @@ def _expected(
         return _learned(known, setup, jobs, met)
     share = 1.0 if options.run_share is None else options.run_share
     if known is None:
-        return {id(job): _Expected(_of_limit_s(job, share, options)) for job in jobs}, _limit_notes(jobs, share)
+        left = {id(job): _of_limit_s(job, share, options) for job in jobs}
+        return {key: _Expected(left_s) for key, left_s in left.items() if left_s is not None}, _limit_notes(jobs, share)
     out = {}
     for job, one, told in zip(jobs, met, known.told(met), strict=True):
         age_s = _age_s(job)
         left_s = known.expected(one, age_s) - age_s
-        out[id(job)] = _Expected(left_s, told) if math.isfinite(left_s) else _Expected(_of_limit_s(job, 1.0, options))
+        if math.isfinite(left_s):
+            out[id(job)] = _Expected(left_s, told)
+        elif (of_limit_s := _of_limit_s(job, 1.0, options)) is not None:
+            out[id(job)] = _Expected(of_limit_s)
     if setup.scenario.jobs.knowledge.run_time == "limit":
         return out, _limit_notes(jobs, 1.0)
     return out, [f"every job is taken to run as long as the mean of its class in {known.learned} jobs of the log"]
@@ -274,15 +290,16 @@ def _age_s(job: QueuedJob) -> float:
     return max(job.limit_s - job.left_s, 0.0)
 
 
-def _of_limit_s(job: QueuedJob, share: float, options: Options) -> float:
-    """Returns how much longer a job runs, s, at a share of its time limit; one that runs without a limit runs on."""
+def _of_limit_s(job: QueuedJob, share: float, options: Options) -> float | None:
+    """Returns how much longer a job runs, s, at a share of its time limit; one that runs without a limit runs on.
+
+    None of a waiting job of which nothing is known.
+    """
     if job.left_s is not None:
         return max(job.left_s * share, 1.0)
     if job.running:
         return (LONGEST_QUEUE_H + 1) * HOUR_S
-    if options.run_h is None:
-        raise DataError(f"job {job.id} ({job.name}) has no time limit; say how long such jobs run: --run-hours")
-    return options.run_h * HOUR_S
+    return None if options.run_h is None else options.run_h * HOUR_S
 
 
 def _limit_notes(jobs: Sequence[QueuedJob], share: float) -> list[str]:

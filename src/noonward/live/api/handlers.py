@@ -90,6 +90,7 @@ class Api:
             fleet,
             controller.setup.config.largest_gang,
             [agent.executor.takes for agent in controller.agents],
+            controller.setup.scenario.priorities,
         )
         self.tenants = controller.setup.scenario.tenants
         self.shower = shown.Shower(fleet.site_names, controller.time_of)
@@ -130,6 +131,7 @@ class Api:
             route("/v1/savings", "read", self.savings),
             route("/v1/decisions", "read", self.decisions),
             route("/v1/events", "read", self.events),
+            route("/v1/audit", "admin", self.audit),
             route("/v1/meters", "read", self.meters),
             route("/v1/grid-events", "read", self.grid_events),
             route("/v1/grid-events", "admin", self.call_event, "POST"),
@@ -173,7 +175,7 @@ class Api:
         self.guard.charge_jobs(holder, len(many))
         limit = limit_of(self.tenants, holder.name)
         rows = await self._checked(many)
-        self.check_gangs(limit, rows)
+        self.check_limits(limit, rows)
         check = None if limit is None else limit.check_waiting
         ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name, check)))
         self.controller.decide_wake.set()
@@ -188,11 +190,13 @@ class Api:
             rows += [self.checker.row(one) for one in many[first : first + AT_ONCE]]
         return rows
 
-    def check_gangs(self, limit: Limit | None, rows: Iterable[JobRow]) -> None:
-        """Raises DataError where a job has a larger gang than its submitter's tenant may have."""
+    def check_limits(self, limit: Limit | None, rows: Iterable[JobRow]) -> None:
+        """Raises DataError where jobs exceed what their submitter's tenant may submit, or its budget is used up."""
         if limit is not None:
+            limit.check_budget(self.controller.world)
             for row in rows:
                 limit.check_gang(row.name, row.gpus_min, row.gpus_max)
+                limit.check_priority(row.name, row.priority)
 
     async def jobs(self, request: Request, holder: Holder) -> Response:
         """Lists jobs, newest first."""
@@ -398,6 +402,14 @@ class Api:
         where, values = ("", [before]) if job is None else (" AND job = ?", [before, job])
         rows = self.store.read(f"SELECT * FROM decisions WHERE id < ?{where} ORDER BY id DESC LIMIT ?", *values, limit)
         return [self.shower.decision(row) for row in rows]
+
+    async def audit(self, request: Request, holder: Holder) -> Response:
+        """Lists what operators changed, newest first."""
+        limit, before = number(request, "limit", 100, MOST_ROWS), number(request, "before", 2**53, 2**53)
+        query = "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
+        rows = await run_in_threadpool(self.store.read, query, before, limit)
+        fields = shown.AuditShown.__struct_fields__
+        return answer([shown.AuditShown(**{name: row[name] for name in fields}) for row in rows])
 
     async def events(self, request: Request, holder: Holder) -> Response:
         """Lists events from a number on; as a stream where the request accepts ``text/event-stream``."""

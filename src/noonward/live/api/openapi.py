@@ -42,6 +42,8 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
      (("days", {"type": "integer", "minimum": 1, "maximum": 31}),)),
     ("get", "/v1/decisions", "List decisions, newest first", None, list[shown.DecisionShown], (200, 422, 503),
      (("job", _NUMBER), *_PAGE)),
+    ("get", "/v1/audit", "List what operators changed, newest first", None, list[shown.AuditShown], (200, 422, 503),
+     _PAGE),
     ("get", "/v1/events", "List events, or stream them", None, list[shown.Event], (200, 422, 503),
      (("after", _NUMBER), ("limit", _NUMBER))),
     ("get", "/v1/meters", "What the metered sites draw", None, list[MeterShown], (200, 503), ()),

@@ -38,6 +38,7 @@ class JobShown(msgspec.Struct, kw_only=True):
     gpus_max: int
     work: float
     max_delay_s: float | None
+    priority: int
     pinned: str | None
     """Site it must run at."""
     not_sites: list[str]
@@ -72,6 +73,17 @@ class SegmentShown(msgspec.Struct, kw_only=True):
     """Share of full power under its power cap."""
     begins: str
     ends: str | None
+
+
+class AuditShown(msgspec.Struct, kw_only=True):
+    """What an operator changed."""
+
+    id: int
+    at: str
+    who: str
+    """Whose token; empty: a service without tokens, or the command line at its store."""
+    action: str
+    detail: str
 
 
 class JobList(msgspec.Struct, kw_only=True):
@@ -207,7 +219,7 @@ class Shower:
             id=row["id"], name=row["name"], state=row["state"], held=bool(row["held"]),
             cancelling=bool(row["cancelling"]), class_=row["class"], owner=row["owner"], origin=row["origin"],
             gpus_min=row["gpus_min"], gpus_max=row["gpus_max"], work=row["work"], max_delay_s=row["max_delay_s"],
-            pinned=row["pinned"], not_sites=json.loads(row["vetoed"]),
+            priority=row["priority"], pinned=row["pinned"], not_sites=json.loads(row["vetoed"]),
             attempt=row["attempt"], site=row["site"], gpus=row["gpus"] if row["start_s"] is not None else 0,
             submitted=self._time_of(row["submitted_s"]), decided_start=self.time(row["start_s"]),
             began=self.time(row["began_s"]), ended=self.time(row["ended_s"]), expected_run_s=row["run_s"],

@@ -8,7 +8,7 @@ from typing import Final
 
 from noonward.errors import FileError
 
-VERSION: Final = 14
+VERSION: Final = 15
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
@@ -55,6 +55,9 @@ CREATE TABLE power (
 """
 """Grid events, with times in s since the service's start, and the mean power of sites by metering interval. ``key``
 names an event at its source; those that operators call have none."""
+PRIORITY: Final = """
+ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+"""
 UPGRADES: Final[Mapping[int, str]] = {
     8: NEEDS,
     9: PUBLISHED,
@@ -62,6 +65,7 @@ UPGRADES: Final[Mapping[int, str]] = {
     11: RUNNING_JOBS,
     12: IMAGES,
     13: GRID_EVENTS,
+    14: PRIORITY,
 }
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
@@ -119,7 +123,8 @@ CREATE TABLE jobs (
     finish_s REAL,
     running_place INTEGER NOT NULL DEFAULT -1,
     cap INTEGER NOT NULL DEFAULT 0,
-    life TEXT
+    life TEXT,
+    priority INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX jobs_open ON jobs (id)
     WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running', 'suspended');

@@ -12,8 +12,8 @@ from noonward.live.store.dependencies import NEVER_S, store_needs
 
 _INSERT = """
 INSERT INTO jobs (id, key, digest, name, request, held, pinned, vetoed, owner, run_by, origin, class, gpus_min,
-                  gpus_max, work, max_delay_s, move_gb, result_gb, retries, submitted_s, arrival_s)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING
+                  gpus_max, work, max_delay_s, move_gb, result_gb, retries, priority, submitted_s, arrival_s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING
 """
 _EVENT = """
 INSERT INTO events (at_s, job, kind, data) SELECT submitted_s, id, 'submitted', ? FROM jobs WHERE id >= ? AND id < ?
@@ -49,7 +49,7 @@ def submission(
                     first + i, row.key, row.digest, row.name, row.request, row.held, row.pinned, row.vetoed, owner,
                     row.run_by or owner,
                     row.origin, row.class_, row.gpus_min, row.gpus_max, row.work, row.max_delay_s, row.move_gb,
-                    row.result_gb, row.retries, now_s,
+                    row.result_gb, row.retries, row.priority, now_s,
                     NEVER_S if row.after else now_s,
                 )
                 for i, row in enumerate(rows)

@@ -26,7 +26,7 @@ from noonward.live.web.entry import own_path, to
 from noonward.live.web.pages import Pages
 from noonward.live.web.sessions import Visitor
 
-_NUMBERS: Final = ("work", "gpus_min", "gpus_max", "data_gb", "retries")
+_NUMBERS: Final = ("work", "gpus_min", "gpus_max", "data_gb", "retries", "priority")
 _TEXTS: Final = ("name", "command", "class", "origin", "site", "key")
 
 
@@ -72,6 +72,7 @@ class Forms:
         return await self.pages.show(
             request, visitor, "submit.html", status, title="Submit a job", message=message, given=given,
             classes=checker.classes, ingress=checker.ingress, largest_gang=checker.largest_gang,
+            ranked=checker.priorities is not None,
             by_duration=all(timed[name] == "duration" for name in checker.classes),
         )  # fmt: skip
 
@@ -80,7 +81,7 @@ class Forms:
         try:
             row, who = self.api.checker.row(_job_of(fields)), visitor.holder.name
             limit = limit_of(self.api.tenants, who)
-            self.api.check_gangs(limit, [row])
+            self.api.check_limits(limit, [row])
             check = None if limit is None else limit.check_waiting
             ids, new = await run_in_threadpool(self.api.store.do, submission([row], who, check))
         except NoonwardError as error:
@@ -184,7 +185,7 @@ def _job_of(fields: dict[str, str]) -> JobRequest:
         if not text:
             continue
         try:
-            content[name] = int(text) if name in ("gpus_min", "gpus_max", "retries") else float(text)
+            content[name] = int(text) if name in ("gpus_min", "gpus_max", "retries", "priority") else float(text)
         except ValueError:
             raise DataError(f"{name.replace('_', ' ')} is {text!r}; it must be a number") from None
     if "max_delay_h" in content:

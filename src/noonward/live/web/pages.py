@@ -18,6 +18,7 @@ from noonward.live.api.handlers import Api, number
 from noonward.live.demand.shown import event_list, meter_list, power_lines, remark
 from noonward.live.store.database import Row
 from noonward.live.store.schema import ENDED, IS_OPEN, OPEN
+from noonward.live.tenants import said_of, tenants_shown
 from noonward.live.web.entry import Entry, Handler
 from noonward.live.web.html import SAID, Html
 from noonward.live.web.sessions import Visitor
@@ -122,6 +123,7 @@ class Pages:
                 "reasons": reasons(self.controller, ROWS),
                 "looked_at": ROWS,
                 "meters": meter_list(self.controller),
+                "tenants": tenants_shown(self.store, self.controller.world, self.api.tenants),
                 "jobs": self.api.job_list(None, None, 2**53, 8).jobs,
                 "events": [(event, event_words(event)) for event in events],
             }
@@ -130,7 +132,7 @@ class Pages:
         known = [policy.name for policy in policies() if policy.kind == "cluster"]
         return await self.show(
             request, visitor, "overview.html", title="Overview", savings=found, headline=headline(found),
-            policies=known, places=places(self.controller.setup.scenario.fleet), **content,
+            policies=known, places=places(self.controller.setup.scenario.fleet), budget_words=said_of, **content,
         )  # fmt: skip
 
     def _newest_events(self, last: int) -> list[Row]:

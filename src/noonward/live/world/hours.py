@@ -14,7 +14,7 @@ from noonward.decision.cluster.view import ClusterView
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.pue import PueByHour
 from noonward.model.cluster.site_prices import SitePrices
-from noonward.model.signals import Signals
+from noonward.model.signals import Signals, SiteSignals
 from noonward.units import DAY_H, HOUR_S
 
 KEPT_H = DAY_H + 1
@@ -87,6 +87,11 @@ class Hours:
             self._issuer.append(signals)
         self._publish(published)
         self.signals = replace(self.signals, value_ZH=joined, parts={})
+
+    def at_sites(self) -> SiteSignals:
+        """Returns the signals at the sites from the start on, as far as they are known."""
+        factor_SH = None if self._pue is None else self._pue.window(self.start, self.known_h)
+        return SiteSignals.of(self.signals, self.zones, self.start, self.known_h, factor_SH, self._prices)
 
     def show(self, view: ClusterView, hour: int) -> None:
         """Writes an hour's signals and forecast into a view; an hour not yet known shows the last that is.

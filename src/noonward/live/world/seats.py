@@ -37,6 +37,8 @@ class Arrival(NamedTuple):
     has outlived what was told (as ``model.cluster.jobs.TOLD``). Empty: it is told the work that was stated."""
     tenant: int = 0
     """Whose it is, by number; 0 where no tenants are stated."""
+    priority: int = 0
+    """Jobs of a higher one come first, where priorities are stated."""
 
     @property
     def expected(self) -> float:

@@ -57,6 +57,7 @@ from noonward.live.world.seats import (
     Seat,
 )
 from noonward.model.cluster.knowledge import OVERRUN
+from noonward.model.signals import SiteSignals
 from noonward.units import HOUR_S
 
 
@@ -128,6 +129,7 @@ class World:
         self._asked_before: set[int] = set()
         self.ended: set[int] = set()
         self._opened: set[int] = set()
+        self._settled_h = 0
         self._show_curves(0)
         scheduler.reset(self.brief, rng)
 
@@ -147,6 +149,22 @@ class World:
             self.curves.cover(hour)
             self.engine.use_curves(self.curves.limit_SH)
 
+    def signals_at_sites(self) -> SiteSignals:
+        """Returns the signals at the sites from the service's start on, as far as they are known."""
+        if self.hours is not None:
+            return self.hours.at_sites()
+        hours = int(max(self.now_s, 0.0) // HOUR_S) + 1
+        factor_SH = None if self.brief.pue is None else self.brief.pue.window(self.brief.start, hours)
+        zones = [site.zone for site in self.brief.fleet.sites]
+        return SiteSignals.of(None, zones, self.brief.start, hours, factor_SH)
+
+    def _show_spending(self) -> None:
+        """Lets the engine settle budgets by all hours that are known."""
+        known_h = int(max(self.now_s, 0.0) // HOUR_S) + 1 if self.hours is None else self.hours.known_h
+        if self.engine.budgets and known_h > self._settled_h:
+            self._settled_h = known_h
+            self.engine.use_signals(self.signals_at_sites())
+
     # What happens outside.
 
     def arrive(self, arrivals: Iterable[Arrival]) -> None:
@@ -155,10 +173,10 @@ class World:
         for one in arrivals:
             if (one.job, one.attempt) in added:
                 continue
-            self.note_told("arrive", *one[:-3], sorted(one.vetoed), list(one.told), one.tenant)
+            self.note_told("arrive", *one[:-4], sorted(one.vetoed), list(one.told), one.tenant, one.priority)
             serial, self.serial = self.serial, self.serial + 1
             self._coming[serial] = one
-            self.engine.arrive(serial, held=one.held, tenant=one.tenant, **one.columns())
+            self.engine.arrive(serial, held=one.held, tenant=one.tenant, priority=one.priority, **one.columns())
 
     def finish(self, serial: int, time_s: float) -> None:
         """Notes that a started job has given its GPUs back, not before the last question."""
@@ -317,6 +335,7 @@ class World:
         if self._each_slot and time_s <= self.asked_s:
             return
         self._renew(time_s)
+        self._show_spending()
         self.engine.begin(time_s)
         if self._each_slot:
             self.asked_s = time_s
@@ -601,6 +620,7 @@ class World:
         place: int,
         now_s: float | None,
         average_T: Sequence[float] = (),
+        spent_TA: Sequence[Sequence[float]] = (),
     ) -> None:
         """Puts jobs in sight back as they were stored.
 
@@ -610,6 +630,8 @@ class World:
             place: Next place in the order of joining queues.
             now_s: Time up to which events were taken, s; None if the service is new.
             average_T: GPUs that tenants have held on average, older use counting less; empty: without fair shares.
+            spent_TA: What ended jobs have used of their tenants' budgets (``ToldEngine.remember_spent``); empty:
+                without budgets.
         """
         self.serial, self.place = serial, place
         if now_s is not None:
@@ -627,7 +649,7 @@ class World:
                 status = TRAVELS
             outcome: dict[str, float] = {
                 "status": status, "site": seat.site, "gpus": seat.gpus, "level": seat.level, "moves": seat.moves,
-                "reach_s": seat.reach_s or 0.0,
+                "reach_s": seat.reach_s or 0.0, "start_s": np.nan if seat.start_s is None else seat.start_s,
             }  # fmt: skip
             about = seat.about
             standing.append(
@@ -640,6 +662,8 @@ class World:
                     seat.held,
                     about.tenant,
                     seat.life if lives else None,
+                    seat.run_s or 0.0,
+                    about.priority,
                 )
             )
             if status == PLANNED:
@@ -649,6 +673,9 @@ class World:
         self.engine.resume(standing)
         if average_T:
             self.engine.remember_use(np.array(average_T))
+        self._show_spending()
+        if spent_TA:
+            self.engine.remember_spent(np.array(spent_TA))
         for seat in queued:
             latest = latest_s(self.view, seat.slot, seat.site)
             if np.isfinite(latest):

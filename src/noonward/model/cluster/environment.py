@@ -68,9 +68,11 @@ class Environment(Setting):
         events: Grid events, those of one site without overlap; a scheduler knows of each from its notice on
             (``Brief.announced``).
         tenant_J: Position in ``tenants`` of the tenant that each job is of; None where no tenants are stated.
+        priority_J: Priority of each job; None where the setting states no priorities.
         details: What the table of jobs says of each beyond what it needs, one row per job in their order, in the
-            columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s) and ``state``
-            (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler sees it.
+            columns ``job_id``, ``user``, ``team``, ``name``, ``partition`` (text), ``limit_s`` (s), ``state`` and
+            ``priority`` (docs/data.md; null: it does not say); None where the jobs are from no table. No scheduler
+            sees it.
 
     Raises:
         ScenarioError: A job needs more GPUs than any site has, an index is out of range, signals end before
@@ -94,6 +96,7 @@ class Environment(Setting):
     events: tuple[SiteEvent, ...] = ()
     failures: JobFailures | None = None
     tenant_J: I8 | None = None
+    priority_J: I8 | None = None
 
     def __post_init__(self) -> None:
         jobs, fleet = self.jobs, self.fleet
@@ -173,6 +176,8 @@ class Environment(Setting):
 
     def _check_tenants(self) -> None:
         """Raises ScenarioError unless every job has a tenant whose quota it fits into, where tenants are stated."""
+        if (self.priorities is None) != (self.priority_J is None):
+            raise ScenarioError("priorities and those of jobs (priority_J) go together; give both, or neither")
         if (self.tenants is None) != (self.tenant_J is None):
             raise ScenarioError("tenants and the tenants of jobs (tenant_J) go together; give both, or neither")
         if self.tenants is not None and self.tenant_J is not None:
@@ -224,6 +229,8 @@ class Environment(Setting):
             records["expected"] = records["told"]
         if self.tenant_J is not None:
             records["tenant"] = self.tenant_J
+        if self.priority_J is not None:
+            records["priority"] = self.priority_J
         if self.late_until_s > -np.inf:
             records["deadline_s"][np.isinf(records["deadline_s"])] = self.late_until_s
         return records

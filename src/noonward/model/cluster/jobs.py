@@ -37,6 +37,7 @@ SUBMITTED: Final = np.dtype(
         *((name, JOB[name]) for name in JOB.names or ()),
         ("held", "i8"),  # 1 where an operator holds it: nobody is asked about it
         ("tenant", "i8"),  # whose it is; 0 where no tenants are stated
+        ("priority", "i8"),  # jobs of a higher one come first; 0 where no priorities are stated
         *((name, "f8") for name in TOLD),
     ]
 )
@@ -150,7 +151,7 @@ class Jobs:
         out["move_gb"] = self.data_gb_J + self.model_gb_J
         out["expected"], out["serial"] = self.work_J, np.arange(len(self))
         if dtype == SUBMITTED:
-            out["held"] = out["tenant"] = 0
+            out["held"] = out["tenant"] = out["priority"] = 0
             for name in TOLD:
                 out[name] = self.work_J
         return out

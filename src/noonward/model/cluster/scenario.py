@@ -17,7 +17,7 @@ from noonward.model.cluster.knowledge import Knowledge
 from noonward.model.cluster.lateness import Lateness
 from noonward.model.cluster.setting import Protocol, Setting
 from noonward.model.cluster.stated_events import Events, asked_sites
-from noonward.model.cluster.tenant import Tenants
+from noonward.model.cluster.tenant import Priority, Tenants
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.markets import require_markets
@@ -435,6 +435,10 @@ class Scenario(Spec):
     """Grid events (docs/events.md): a list, a file of them (or its path), or a distribution to draw them from."""
     tenants: Tenants | None = None
     """Tenants, their quotas of GPUs and fair shares (docs/tenants.md); none: jobs are nobody's."""
+    priorities: dict[str, Priority] | None = None
+    """Priorities of jobs by class, 0 for those that are not named (docs/tenants.md): jobs of a higher one come first
+    among those of a tenant, and of equal tenants. A job may have its own: column ``priority`` of a job table, or what
+    is submitted to a live service. None: jobs have no priorities."""
     constraints: Constraints | None = None
     """Limits that policies are checked against, and targets that some of them use; none: no limits."""
     latency_weight_w: dict[str, NonNegative] = Field(default_factory=dict)
@@ -453,10 +457,13 @@ class Scenario(Spec):
 
     @model_serializer(mode="wrap")
     def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_defaults(self, write, "events", "tenants", "forecast_h")
+        return without_defaults(self, write, "events", "tenants", "priorities", "forecast_h")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        for name in self.priorities or ():
+            if name not in self.fleet.classes:
+                raise ValueError(f"priorities name the unknown class {name!r}; {nearest(name, self.fleet.classes)}")
         if self.protocol == "each-slot" and HOUR_S % self.slot_s:
             raise ValueError(f"slot_s is {self.slot_s:g} s; a slot must divide the hour (3600 s)")
         if self.economics is not None and self.signals is None:
@@ -546,6 +553,7 @@ class Scenario(Spec):
             late_until_s=late_until_s,
             late_usd_per_gpu_hour=self.lateness.usd_per_gpu_hour,
             tenants=self.tenants,
+            priorities=self.priorities,
             forecast_h=self.forecast_h,
         )
 

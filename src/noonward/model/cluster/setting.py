@@ -60,6 +60,7 @@ class Setting:
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
         tenants: Quotas and fair shares of tenants, which limit every start; None where none are stated.
+        priorities: Priorities of jobs by class, which order queues; None where jobs have none.
         forecast_h: Hours that forecasts reach at least, where stated or known from past jobs; None: ``FORECAST_H``, or
             what is known of the jobs in place of their run times (``JobKnowledge.reach_s``). It is known before the
             run, so that it tells nothing of the jobs to come.
@@ -85,6 +86,7 @@ class Setting:
     water: WaterByHour | None = None
     system_load: SystemLoadByHour | None = None
     tenants: Tenants | None = None
+    priorities: Mapping[str, int] | None = None
     forecast_h: int | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Tenants: whose a job is, how many GPUs a tenant may hold at once, and in which order tenants take their turns."""
+"""Tenants: whose a job is, what a tenant may hold at once and spend in a period, and in which order they take turns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,17 @@ from noonward.model.cluster.fleet import refuse_repeats
 from noonward.model.spec import MOST, Count, Gang, NonNegative, Positive, Slug, Spec, without_defaults
 from noonward.units import HOUR_S
 
+MOST_PRIORITY: Final = 100
+"""Highest priority of a job; the lowest is as far below 0."""
+Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 Quota = Annotated[int, Field(ge=0, le=MOST)]
 UNLIMITED: Final = MOST * 4
 """GPUs that stand for no limit in a TENANT record."""
+AMOUNTS: Final = ("usd", "kwh", "kg")
+"""What a budget may limit: cost of energy, energy and emissions."""
+AMOUNT_UNITS: Final = ("USD", "kWh", "kg CO2")
+PERIODS: Final = ("day", "week", "month", "window")
+"""Periods of a budget; a TENANT record holds their positions, counted from 1."""
 
 TENANT: Final = np.dtype(
     [
@@ -32,9 +40,44 @@ TENANT: Final = np.dtype(
         ("average_s", "f8"),  # time of that average, s
         ("first", "i8"),  # its first job in the queue being ordered, or -1
         ("last", "i8"),
+        ("period", "i8"),  # period of its budget: its position in PERIODS, counted from 1; 0: it has no budget
+        ("refuses", "i8"),  # 1 where its jobs are refused while its budget is used up
+        ("from_s", "f8"),  # when the present period began, s
+        ("until_s", "f8"),  # when it ends, s
+        *((f"most_{amount}", "f8") for amount in AMOUNTS),  # budget; infinite where none is stated
+        *((f"spent_{amount}", "f8") for amount in AMOUNTS),  # what jobs that began in the period and ended have used
+        *((f"due_{amount}", "f8") for amount in AMOUNTS),  # what those that still run are expected to use in all
     ]
 )
 """A tenant, as the engine keeps it."""
+
+
+class Budget(Spec):
+    """What the jobs of a tenant may use in a period: the electricity of their runs, not that of transfers.
+
+    A job counts for the period in which it starts: while it runs with what it is expected to use (expected run time,
+    price and carbon intensity at its start), once it has ended with what it used. While that is below every
+    stated amount, the tenant's jobs may start; the last of them may exceed it.
+    """
+
+    usd: Positive | None = None
+    """Cost of energy, USD."""
+    kwh: Positive | None = None
+    """Energy, kWh."""
+    kg: Positive | None = None
+    """Emissions, kgCO2."""
+    period: Literal["day", "week", "month", "window"] = "month"
+    """Period: a day, a week from Monday on, or a month of the calendar (UTC), or the whole run of a simulation or
+    service."""
+    at_limit: Literal["wait", "refuse"] = "wait"
+    """What happens once it is used up: jobs wait until the period ends, or those submitted until then are refused
+    (a simulation counts them as dropped). Jobs submitted before wait in either case."""
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if all(getattr(self, amount) is None for amount in AMOUNTS):
+            raise ValueError("a budget needs an amount: usd, kwh or kg")
+        return self
 
 
 class Tenant(Spec):
@@ -65,6 +108,10 @@ class Tenant(Spec):
     """Largest gang of a job that a live service takes from it, GPUs; none: any."""
     waiting_max: Count | None = None
     """Most jobs it may have waiting at a live service, which refuses more; none: any number."""
+    priority_max: Priority | None = None
+    """Highest priority of a job that a live service takes from it; none: any."""
+    budget: Budget | None = None
+    """What its jobs may use in a period, in money, energy or emissions; none: any amount."""
 
     @model_validator(mode="after")
     def _fits_cohort(self) -> Self:
@@ -144,6 +191,11 @@ class Tenants(Spec):
         more = self.of[name].model_copy(update={"gpus": self.of[name].gpus + 1})
         return self.model_copy(update={"of": {**self.of, name: more}})
 
+    @staticmethod
+    def nobody() -> Records:
+        """Returns the TENANT record that all jobs are of where priorities are stated and no tenants are."""
+        return Tenants(of={"all": Tenant(gpus=MOST)}).records()
+
     def records(self) -> Records:
         """Returns the tenants as TENANT records that hold nothing."""
         out = np.zeros(len(self.of), TENANT)
@@ -155,7 +207,42 @@ class Tenants(Spec):
             out["borrow"][t] = 0 if tenant.cohort is None else UNLIMITED if tenant.borrow is None else tenant.borrow
             lent = 0 if tenant.cohort is None else tenant.gpus if tenant.lend is None else tenant.lend
             out["kept"][t] = max(0, tenant.gpus - lent)
+            out["until_s"][t] = -np.inf
+            for amount in AMOUNTS:
+                most = None if tenant.budget is None else getattr(tenant.budget, amount)
+                out[f"most_{amount}"][t] = np.inf if most is None else most
+            if tenant.budget is not None:
+                out["period"][t] = 1 + PERIODS.index(tenant.budget.period)
+                out["refuses"][t] = tenant.budget.at_limit == "refuse"
         return out
+
+    @property
+    def budgeted(self) -> dict[str, Budget]:
+        """Budgets of the tenants that have one."""
+        return {name: tenant.budget for name, tenant in self.of.items() if tenant.budget is not None}
+
+    def check_budgets(self, *, signals: bool, bends: bool) -> None:
+        """Checks that what budgets limit is known.
+
+        Args:
+            signals: Whether prices and carbon intensities are known.
+            bends: Whether running jobs may fail, or be suspended, resized or capped.
+
+        Raises:
+            ScenarioError: A budget limits cost or emissions without signals, or jobs that do not run unbroken.
+        """
+        for name, budget in self.budgeted.items():
+            if bends:
+                raise ScenarioError(
+                    f"tenant {name!r} has a budget, which is kept for jobs that run unbroken; here running jobs may "
+                    "fail, or be suspended, resized or capped: leave out the budget (tenants.of), jobs.failures or "
+                    "fleet.freedoms, or choose a policy that leaves running jobs alone"
+                )
+            if not signals and (budget.usd is not None or budget.kg is not None):
+                raise ScenarioError(
+                    f"tenant {name!r} has a budget in USD or kgCO2, and there are no prices and carbon intensities; "
+                    "state it in kWh, or give the scenario signals"
+                )
 
     @property
     def half_life_s(self) -> float:

@@ -59,7 +59,14 @@ from noonward.engine.cluster.kernels.segments import (
     suspend,
     take_job,
 )
-from noonward.engine.cluster.kernels.tenants import end_plans, order_queue, plan_quota, waits_for_turn
+from noonward.engine.cluster.kernels.tenants import (
+    end_plans,
+    is_refused,
+    is_used_up,
+    order_queue,
+    plan_quota,
+    waits_for_turn,
+)
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     BREAK,
@@ -246,9 +253,12 @@ def rests(w: World, job: int) -> bool:
 
 @kernel(inline=True, allocates=False)
 def next_asked(w: World, job: int) -> int:
-    """Returns a waiting job, or the first behind it that its site is asked about now; -1 for none."""
+    """Returns a waiting job, or the first behind it that its site is asked about now; -1 for none.
+
+    Jobs of a tenant whose budget is used up are passed over: they hold up nobody else.
+    """
     job = not_held(w, job)
-    while job >= 0 and rests(w, job):
+    while job >= 0 and (rests(w, job) or (w.engine_1[0].budgets and is_used_up(w, w.track_J[job].tenant))):
         job = not_held(w, w.track_J[job].next)
     return job
 
@@ -345,7 +355,10 @@ def take_events(w: World, until: float) -> int:
         if arrives:
             view.run_1[0].now_s = max(view.run_1[0].now_s, arrival)
             job = take_job(w)
-            enqueue(w, job, view.home_I[view.job_J[job].origin])
+            if w.engine_1[0].budgets and is_refused(w, job):
+                give_up(w, job)
+            else:
+                enqueue(w, job, view.home_I[view.job_J[job].origin])
             continue
         drop_top(w)
         if kind == WITHHOLD:

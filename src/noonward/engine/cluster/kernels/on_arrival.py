@@ -40,7 +40,7 @@ from noonward.engine.cluster.kernels.physics import (
     take_slot,
     withhold,
 )
-from noonward.engine.cluster.kernels.tenants import first_in_turn
+from noonward.engine.cluster.kernels.tenants import first_in_turn, is_refused, next_budget_s
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
     DEADLINE,
@@ -74,11 +74,21 @@ def ask(w: World, kind: int, job: int, s: int) -> int:
 
 @kernel(inline=True, allocates=False)
 def await_hour(w: World, s: int) -> None:
-    """Makes the next hour an event if a queue is left under a hard capacity curve, where the engine is told."""
-    engine = w.engine_1[0]
-    if engine.told and engine.caps == HARD_CAPS and not engine.hour_waits and w.state_S[s].head >= 0:
+    """Makes an hour an event if a queue is left: the next one, or that in which a budget's next period begins.
+
+    The next one under a hard capacity curve, where the engine is told; a simulation looks at every hour of a curve.
+    """
+    engine, time = w.engine_1[0], np.inf
+    if engine.hour_waits or w.state_S[s].head < 0:
+        return
+    if engine.caps == HARD_CAPS:
+        if engine.told:
+            time = (np.floor(w.shown.run_1[0].now_s / HOUR_S) + 1) * HOUR_S
+    elif engine.budgets:
+        time = next_budget_s(w)
+    if time < np.inf:
         w.engine_1[0].hour_waits = 1
-        push(w, (np.floor(w.shown.run_1[0].now_s / HOUR_S) + 1) * HOUR_S, HOUR, 0, 0)
+        push(w, time, HOUR, 0, 0)
 
 
 @kernel(inline=True, allocates=False)
@@ -247,7 +257,7 @@ def next_arrival(w: World) -> int:
     """Takes the next arrival: asks about it, or drops it if no site can serve it in time."""
     job = take_slot(w)
     w.shown.run_1[0].now_s = max(w.shown.run_1[0].now_s, w.shown.job_J[job].arrival_s)
-    if not fill_route_mask(w.shown, job):
+    if (w.engine_1[0].budgets and is_refused(w, job)) or not fill_route_mask(w.shown, job):
         give_up(w, job)
         return 0
     return ask(w, ASK_ROUTE, job, -1)

@@ -8,7 +8,7 @@ from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
 from noonward.decision.cluster.lives import run_end_s, unit_s
 from noonward.decision.cluster.view import CARBON, LOADS, ORACLE, POWER_W, PRICE, SECONDS, no_answer
-from noonward.engine.cluster.kernels.tenants import hold_quota, quota_room
+from noonward.engine.cluster.kernels.tenants import add_due, add_spent, hold_quota, quota_room
 from noonward.engine.cluster.kernels.world import (
     AT_START,
     BREAK,
@@ -373,6 +373,39 @@ def take_gpus(w: World, job: int, s: int, gpus: int) -> None:
         hold_quota(w, job, gpus)
 
 
+@kernel(allocates=False)
+def run_power_w(w: World, job: int) -> float:
+    """Returns the facility power of a running job by the model, W."""
+    outcome = w.outcome_R[w.track_J[job].row]
+    class_ = w.shown.job_J[job].class_
+    power_w = w.shown.speed_KSCGF[POWER_W, outcome.site, class_, outcome.gpus, outcome.level]
+    return float(power_w * w.shown.site_S[outcome.site].pue)
+
+
+@kernel(allocates=False)
+def count_due(w: World, job: int, sign: float) -> None:
+    """Counts for a running job's tenant what it is expected to use (-1: no longer), by the signals at its start."""
+    outcome, seconds = w.outcome_R[w.track_J[job].row], w.track_J[job].reach_s
+    s, part = outcome.site, current_part(w, outcome.start_s)
+    counted = seconds
+    if w.signal_KSH.shape[0] > FACTOR_SUM:
+        factor_s = w.signal_KSH[FACTOR_SUM, s, part + 1] - w.signal_KSH[FACTOR_SUM, s, part]
+        counted *= factor_s / w.engine_1[0].part_s
+    price, carbon = w.signal_KSH[PRICE, s, part] * seconds, w.signal_KSH[CARBON, s, part] * seconds
+    kwh, usd, kg = settle_integrals(counted, price, carbon, sign * run_power_w(w, job))
+    add_due(w, w.track_J[job].tenant, outcome.start_s, kwh, usd, kg)
+
+
+@kernel(allocates=False)
+def count_spent(w: World, job: int) -> None:
+    """Counts for a job's tenant what it used, where it ends now, in place of what it was expected to use."""
+    outcome = w.outcome_R[w.track_J[job].row]
+    count_due(w, job, -1.0)
+    now = w.shown.run_1[0].now_s
+    kwh, usd, kg = settle_site(w, outcome.site, outcome.start_s, now, run_power_w(w, job))
+    add_spent(w, w.track_J[job].tenant, outcome.start_s, kwh, usd, kg)
+
+
 @kernel(inline=True, allocates=False)
 def withhold(w: World, time: float, amount: int, spot: int) -> int:
     """Withholds so many GPUs of a site from a time on, or limits its power; jobs that run run on. Returns the site.
@@ -418,6 +451,9 @@ def start(w: World, job: int, s: int, gpus: int, level: int) -> None:
     w.outcome_R[row].start_s = now
     w.outcome_R[row].finish_s = now + seconds
     w.outcome_R[row].power_w = power_w
+    if w.engine_1[0].budgets:
+        w.track_J[job].reach_s = told_s
+        count_due(w, job, 1.0)
     if not w.engine_1[0].told:
         push(w, now + min(seconds, told_s), FINISH, serial, job)
     note(w, STARTED, job)
@@ -503,6 +539,8 @@ def finish(w: World, job: int) -> None:
     view, row = w.shown, w.track_J[job].row
     s = w.outcome_R[row].site
     read_meters(w, s, view.run_1[0].now_s)
+    if w.engine_1[0].budgets:
+        count_spent(w, job)
     take_gpus(w, job, s, -w.outcome_R[row].gpus)
     w.state_S[s].busy_w -= w.outcome_R[row].power_w
     if w.state_S[s].taken == 0:
@@ -593,6 +631,7 @@ def take_slot(w: World) -> int:
     w.track_J[job].earliest_s = 0.0
     w.track_J[job].held = w.submitted_R[r].held
     w.track_J[job].tenant = w.submitted_R[r].tenant
+    w.track_J[job].priority = w.submitted_R[r].priority
     note(w, TAKEN, job)
     return job
 

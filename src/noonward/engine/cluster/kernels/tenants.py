@@ -1,4 +1,4 @@
-"""Tenants in the engine: how many GPUs a job's tenant may still take, and whose turn it is in a queue.
+"""Tenants in the engine: what a job's tenant may still take and spend, and whose turn it is in a queue.
 
 Compiled once, as calls: pasted into every loop they would slow the runs in which no tenants are stated.
 """
@@ -11,14 +11,131 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.engine.cluster.kernels.world import World
+from noonward.model.cluster.tenant import PERIODS
+from noonward.units import DAY_S
 
 SHARE_GRID: Final = 1e-6
 """Grid of fair shares, GPUs."""
+BUDGET_GRID: Final = 1e-6
+"""Grid on which what is used is compared with a budget, USD, kWh and kg: the order of a sum decides no start."""
+NO_BUDGET, DAY, WEEK, MONTH = 0, *(1 + PERIODS.index(name) for name in ("day", "week", "month"))
+"""Values of TENANT's field ``period``; any other is the whole run."""
+
+
+@kernel(allocates=False)
+def first_of_month(day: int) -> int:
+    """Returns the first day of the month that a day lies in, both counted from 1 January 1970.
+
+    In years that begin in March each month begins ``floor((153 m + 2) / 5)`` days after the first (H. Hinnant,
+    *chrono-compatible low-level date algorithms*, ``civil_from_days``).
+    """
+    of_era = (day + 719_468) % 146_097
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    return int(day - (of_year - (153 * month + 2) // 5))
+
+
+@kernel(allocates=False)
+def period_of(kind: int, epoch_s: float, time_s: float) -> tuple[float, float]:
+    """Returns when the period of a budget that a time lies in begins and ends, s.
+
+    Args:
+        kind: TENANT's field ``period``.
+        epoch_s: Second 0 in seconds since 1970.
+        time_s: Time, s.
+    """
+    day = int(np.floor((epoch_s + time_s) / DAY_S))
+    if kind == DAY:
+        first, after = day, day + 1
+    elif kind == WEEK:
+        first = day - (day + 3) % 7  # 1 January 1970 was a Thursday
+        after = first + 7
+    elif kind == MONTH:
+        first = first_of_month(day)
+        after = first_of_month(first + 31)
+    else:
+        return -np.inf, np.inf
+    return first * DAY_S - epoch_s, after * DAY_S - epoch_s
+
+
+@kernel(allocates=False)
+def renew_budget(w: World, t: int) -> None:
+    """Begins the period that now lies in, if the last one has ended: nothing has been used in it."""
+    if w.shown.run_1[0].now_s < w.tenant_T[t].until_s:
+        return
+    from_s, until_s = period_of(w.tenant_T[t].period, w.engine_1[0].epoch_s, w.shown.run_1[0].now_s)
+    w.tenant_T[t].from_s, w.tenant_T[t].until_s = from_s, until_s
+    w.tenant_T[t].spent_usd = w.tenant_T[t].spent_kwh = w.tenant_T[t].spent_kg = 0.0
+    w.tenant_T[t].due_usd = w.tenant_T[t].due_kwh = w.tenant_T[t].due_kg = 0.0
+
+
+@kernel(allocates=False)
+def add_due(w: World, t: int, start_s: float, kwh: float, usd: float, kg: float) -> None:
+    """Counts what a job that started at a time is expected to use (negative: no longer), if it is of this period."""
+    renew_budget(w, t)
+    if start_s >= w.tenant_T[t].from_s:
+        w.tenant_T[t].due_kwh += kwh
+        w.tenant_T[t].due_usd += usd
+        w.tenant_T[t].due_kg += kg
+
+
+@kernel(allocates=False)
+def add_spent(w: World, t: int, start_s: float, kwh: float, usd: float, kg: float) -> None:
+    """Counts what a job that started at a time and ends now has used, if it is of this period."""
+    renew_budget(w, t)
+    if start_s >= w.tenant_T[t].from_s:
+        w.tenant_T[t].spent_kwh += kwh
+        w.tenant_T[t].spent_usd += usd
+        w.tenant_T[t].spent_kg += kg
+
+
+@kernel(allocates=False)
+def is_used_up(w: World, t: int) -> bool:
+    """Returns whether a tenant's budget is used up: what has been spent and is due reaches one of its amounts."""
+    if w.tenant_T[t].period == NO_BUDGET:
+        return False
+    renew_budget(w, t)
+    tenant = w.tenant_T[t]
+    return bool(
+        reaches(tenant.spent_usd + tenant.due_usd, tenant.most_usd)
+        or reaches(tenant.spent_kwh + tenant.due_kwh, tenant.most_kwh)
+        or reaches(tenant.spent_kg + tenant.due_kg, tenant.most_kg)
+    )
+
+
+@kernel(allocates=False)
+def reaches(used: float, most: float) -> bool:
+    """Returns whether an amount reaches a budget; never where none is stated (infinite)."""
+    return bool(most < np.inf and np.round(used / BUDGET_GRID) >= np.round(most / BUDGET_GRID))
+
+
+@kernel(allocates=False)
+def is_refused(w: World, job: int) -> bool:
+    """Returns whether a job that arrives now is refused. Where the engine is told, it was stored: never."""
+    t = w.track_J[job].tenant
+    return bool(w.tenant_T[t].refuses and not w.engine_1[0].told and is_used_up(w, t))
+
+
+@kernel(allocates=False)
+def next_budget_s(w: World) -> float:
+    """Returns when the next period of a budget begins, s; infinite: never."""
+    time = np.inf
+    for t in range(w.tenant_T.shape[0]):
+        if w.tenant_T[t].period != NO_BUDGET:
+            renew_budget(w, t)
+            time = min(time, w.tenant_T[t].until_s)
+    return time
 
 
 @kernel(allocates=False)
 def quota_room(w: World, t: int) -> int:
-    """Returns how many GPUs a tenant may take now (``Tenant``); those planned in this step count as taken."""
+    """Returns how many GPUs a tenant may take now (``Tenant``); those planned in this step count as taken.
+
+    None where its budget is used up.
+    """
+    if w.engine_1[0].budgets and is_used_up(w, t):
+        return 0
     tenant = w.tenant_T[t]
     used = tenant.used + tenant.planned
     left = 0
@@ -79,27 +196,42 @@ def would_borrow(w: World, job: int) -> bool:
 
 @kernel(allocates=False)
 def sort_by_tenant(w: World, s: int) -> None:
-    """Notes each tenant's first and last job in a site's queue; ``TRACK.next`` then leads to its own next one."""
+    """Notes each tenant's first and last job in a site's queue; ``TRACK.next`` then leads to its own next one.
+
+    Those of a higher priority come first; it takes a walk through the queue per priority in it.
+    """
     for t in range(w.tenant_T.shape[0]):
         w.tenant_T[t].charged = 0
         w.tenant_T[t].first = w.tenant_T[t].last = -1
-    job = w.state_S[s].head
-    while job >= 0:
-        behind, t = w.track_J[job].next, w.track_J[job].tenant
-        if w.tenant_T[t].last < 0:
-            w.tenant_T[t].first = job
-        else:
-            w.track_J[w.tenant_T[t].last].next = job
-        w.track_J[job].next = -1
-        w.tenant_T[t].last = job
-        job = behind
+    left = w.state_S[s].head
+    while left >= 0:
+        priority, job = w.track_J[left].priority, w.track_J[left].next
+        while job >= 0:
+            priority, job = max(priority, w.track_J[job].priority), w.track_J[job].next
+        job, left, last = left, -1, -1
+        while job >= 0:
+            behind, t = w.track_J[job].next, w.track_J[job].tenant
+            w.track_J[job].next = -1
+            if w.track_J[job].priority < priority:
+                if last < 0:
+                    left = job
+                else:
+                    w.track_J[last].next = job
+                last = job
+            else:
+                if w.tenant_T[t].last < 0:
+                    w.tenant_T[t].first = job
+                else:
+                    w.track_J[w.tenant_T[t].last].next = job
+                w.tenant_T[t].last = job
+            job = behind
 
 
 @kernel(allocates=False)
 def order_queue(w: World, s: int) -> None:
     """Puts a site's queue into the order of turns (``comes_before``), as if each job were started on its smallest gang.
 
-    Jobs of one tenant stay in their order.
+    Jobs of one tenant and priority stay in their order.
     """
     if w.state_S[s].head < 0:
         return
@@ -133,7 +265,8 @@ def comes_before(w: World, job: int, other: int) -> bool:
     """Returns whether it is a waiting job's turn before another one's (-1: there is no other).
 
     First come jobs whose tenants need not borrow for them, then, where there are fair shares, those of the tenant with
-    the least (``fair_share``), then those that joined the queue first, then those that arrived first.
+    the least (``fair_share``), then those of the higher priority, then those that joined the queue first, then those
+    that arrived first.
     """
     if other < 0:
         return True
@@ -144,6 +277,8 @@ def comes_before(w: World, job: int, other: int) -> bool:
         share, other_share = fair_share(w, w.track_J[job].tenant), fair_share(w, w.track_J[other].tenant)
         if share != other_share:
             return bool(share < other_share)
+    if w.track_J[job].priority != w.track_J[other].priority:
+        return bool(w.track_J[job].priority > w.track_J[other].priority)
     joined_s, other_s = w.outcome_R[w.track_J[job].row].reach_s, w.outcome_R[w.track_J[other].row].reach_s
     if joined_s != other_s:
         return bool(joined_s < other_s)
@@ -170,9 +305,11 @@ def waits_for_turn(w: World, job: int) -> bool:
     """Returns whether a site is asked about a job in the next step instead of this one (protocol each-slot).
 
     Sites asked in one step decide side by side: what the earlier of them may start must not take the quota of a later
-    one that was shown it.
+    one that was shown it, nor use up its budget.
     """
     t = w.track_J[job].tenant
+    if w.tenant_T[t].period != NO_BUDGET and w.tenant_T[t].planned > 0:
+        return True
     if quota_room(w, t) >= w.shown.job_J[job].gpus_max:
         return False
     some = False

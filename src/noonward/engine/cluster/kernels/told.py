@@ -11,6 +11,7 @@ from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask
 from noonward.decision.cluster.view import ASK_ROUTE
 from noonward.engine.cluster.kernels.on_arrival import ask, await_hour, next_in_queue
 from noonward.engine.cluster.kernels.physics import (
+    count_due,
     drop_top,
     enqueue,
     give_slot_back,
@@ -24,14 +25,25 @@ from noonward.engine.cluster.kernels.physics import (
     take_gpus,
 )
 from noonward.engine.cluster.kernels.segments import began, let_go, outlive, stand
-from noonward.engine.cluster.kernels.tenants import quota_room
-from noonward.engine.cluster.kernels.world import CAPPED, WAITING, world_at
+from noonward.engine.cluster.kernels.tenants import quota_room, renew_budget
+from noonward.engine.cluster.kernels.world import CAPPED, RUNNING, WAITING, World, world_at
 
 EVENT_AT: Final = 32
 """Adds EVENT_AT + an event's kind: a finish, a reach or a deadline of the job, at a time."""
 WITHDRAW, ROUTE, SHOW_FREE, QUEUE, TAKE, ROOM, HEAD_FITS, MASK, AWAIT_HOUR, NO_HOUR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-QUOTA, BEGAN, SET_CAP, OUTLIVE, STAND, ROOM_FOR = 11, 12, 13, 14, 15, 16
+QUOTA, BEGAN, SET_CAP, OUTLIVE, STAND, ROOM_FOR, COUNT_DUE = 11, 12, 13, 14, 15, 16, 17
 """Other things that ``tell`` does."""
+
+
+@kernel(allocates=False)
+def count_all_due(w: World) -> None:
+    """Counts again what the running jobs of each tenant are expected to use, by the signals that are known now."""
+    for t in range(w.tenant_T.shape[0]):
+        renew_budget(w, t)
+        w.tenant_T[t].due_usd = w.tenant_T[t].due_kwh = w.tenant_T[t].due_kg = 0.0
+    for job in range(w.track_J.shape[0]):
+        if w.shown.job_J[job].serial >= 0 and w.outcome_R[w.track_J[job].row].status == RUNNING:
+            count_due(w, job, 1.0)
 
 
 @kernel(int64(int64, int64, int64, int64, float64), allocates=False)
@@ -48,7 +60,7 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
             NO_HOUR: takes the turn of the hour, which comes next, back. QUOTA: how many GPUs the job's tenant may take.
             BEGAN: the job, which is to be resumed, began to load at the time. SET_CAP: its cluster put it under power
             cap ``s`` at the time. OUTLIVE: it runs longer than was expected, if it does. STAND: it stands there as its
-            records say.
+            records say. COUNT_DUE: what running jobs are expected to use of budgets is counted again.
         job: Slot of the job.
         s: Site, or asker of MASK (-1: the dispatcher).
         time: Time of an event, s.
@@ -104,6 +116,8 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
         outlive(w, job)
     elif what == STAND:
         stand(w, job, s)
+    elif what == COUNT_DUE:
+        count_all_due(w)
     elif what == AWAIT_HOUR:
         await_hour(w, s)
     else:

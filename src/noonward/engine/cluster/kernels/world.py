@@ -121,11 +121,13 @@ ENGINE: Final = np.dtype(
         ("told", "i8"),  # 1 where finishes are told from outside; 0 where the engine tells itself
         ("told_s", "f8"),  # time up to which all is told, s
         ("guessed", "i8"),  # 1 where schedulers are told other run times than the true ones
-        ("hour_waits", "i8"),  # 1 while the next hour is an event (told)
+        ("hour_waits", "i8"),  # 1 while an hour at which queues are looked at is an event
         ("caps", "i8"),  # NO_CAPS, ADVISORY_CAPS, HARD_CAPS
         ("bends", "i8"),  # 1 where running jobs may be stopped: schedulers are asked about them, or they fail
-        ("tenants", "i8"),  # tenants with quotas; 0 where none are stated
+        ("tenants", "i8"),  # tenants with quotas; 0 where none are stated, nor priorities
         ("half_life_s", "f8"),  # half-life of past use in fair shares, s; NaN: there are none
+        ("budgets", "i8"),  # tenants with budgets
+        ("epoch_s", "f8"),  # second 0 in seconds since 1970, UTC
         ("segments", "i8"),  # segments noted in World.segment_K
         ("started_usd", "f8"),  # value of all jobs started, each counted whole (AT_START, OWN)
         ("reward_usd", "f8"),  # growth of the utility at the last reading
@@ -140,9 +142,10 @@ TRACK: Final = np.dtype(
         ("next", "i4"),  # waiting job behind, or -1; of a slot that was given back the next such one
         ("before", "i4"),  # waiting job before, or -1
         ("earliest_s", "f8"),  # earliest start asked for
-        ("reach_s", "f8"),  # when it is at the site it was sent to
+        ("reach_s", "f8"),  # when it is at the site it was sent to; while it runs its expected run time (budgets), s
         ("row", "i4"),  # its row of World.outcome_R
-        ("held", "i2"),  # 1 while an operator holds it: nobody is asked about it
+        ("held", "i1"),  # 1 while an operator holds it: nobody is asked about it
+        ("priority", "i1"),  # jobs of a higher one come first
         ("tenant", "i2"),  # whose it is
     ]
 )
@@ -233,7 +236,7 @@ class World(NamedTuple):
     failure_RX: F8
     """When jobs fail, in the order of arrival: ``JobFailures.table_JX``; no rows where none does."""
     tenant_T: Records
-    """TENANT records; one unused record where no tenants are stated."""
+    """TENANT records; where no tenants are stated one, unused unless priorities are (``Tenants.nobody``)."""
 
 
 WORLD_PARTS: Final = (

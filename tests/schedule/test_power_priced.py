@@ -9,7 +9,6 @@ from noonward.decision.cluster.view import PRICE
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.ledger.ledger import settle
 from noonward.schedule.cluster.power_priced import PowerPriced
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream

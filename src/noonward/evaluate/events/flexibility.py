@@ -233,7 +233,7 @@ def flexibility_table(found: Flexibility) -> TextTable:
             )
             for cell in found.cells
         ),
-        caption=f"{found.events} event(s) in each of {found.environments} environment(s), all sites at once. attained: "
+        caption=f"Events per environment: {found.events}; environments: {found.environments}. All sites at once. attained: "
         "energy left out of what was asked, in five-minute means. USD per MWh: work not done during the event at what "
         "a GPU-hour earns, never made up. at least: for the jobs that run without events, any mix of caps and stops, "
         "without overhead. utility: what the whole run loses, work made up later included; negative: it gains. late "
@@ -254,7 +254,7 @@ def utility_page_table(found: Flexibility) -> TextTable:
                     UNDEFINED if best is None else f"{_megawatts(best):.2f}",
                     shown_notice(notice),
                     shown_hours(hours),
-                    f"{found.events} in {found.environments} window(s)" if best else UNDEFINED,
+                    f"{found.events} per window" if best else UNDEFINED,
                     UNDEFINED if best is None else _usd(best.usd_per_mwh),
                 )
             )

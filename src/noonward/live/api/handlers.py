@@ -496,19 +496,23 @@ class Api:
 
     def service_shown(self) -> shown.ServiceShown:
         """Returns what the service is and how it is."""
-        controller = self.controller
+        controller, scenario = self.controller, self.controller.setup.scenario
         counted = self.store.read(f"SELECT count(*) AS n FROM jobs WHERE {IS_OPEN}")
+        now_s = self.store.now_s()
+        slot_s = scenario.slot_s if scenario.protocol == "each-slot" else None
+        next_slot = None if slot_s is None else controller.time_of((now_s // slot_s + 1) * slot_s)
         return shown.ServiceShown(
             version=__version__,
             mode="shadow" if controller.setup.runs_nothing else "live",
             policy=controller.policy,
-            protocol=controller.setup.scenario.protocol,
+            protocol=scenario.protocol,
             start=controller.time_of(0.0),
-            now=controller.time_of(self.store.now_s()),
+            now=controller.time_of(now_s),
             speed=self.store.clock.speed,
             open_jobs=counted[0]["n"],
             problems=controller.problems,
             late_signal_hours=0 if controller.keeper is None else controller.keeper.late_h(),
+            next_slot=next_slot,
         )
 
     async def change_policy(self, request: Request, holder: Holder) -> Response:

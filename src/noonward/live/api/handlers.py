@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
 from collections import Counter
@@ -35,6 +36,7 @@ from noonward.live.demand.shown import (
     meter_list,
     remark,
 )
+from noonward.live.output import MOST_BYTES, job_output
 from noonward.live.refusals import NoSuchJobError
 from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
 from noonward.live.segments import stored_segments
@@ -121,6 +123,7 @@ class Api:
             route("/v1/jobs/{job:job}", "read", self.job),
             route("/v1/jobs/{job:job}", "submit", self.change_job, "PATCH"),
             route("/v1/jobs/{job:job}/why", "read", self.why),
+            route("/v1/jobs/{job:job}/output", "submit", self.output),
             route("/v1/jobs/{job:job}/cancel", "submit", self.cancel, "POST"),
             route("/v1/jobs/{job:job}/hold", "submit", self.hold, "POST"),
             route("/v1/jobs/{job:job}/release", "submit", self.release, "POST"),
@@ -253,6 +256,12 @@ class Api:
         """Says why a job is where it is."""
         await run_in_threadpool(self.shown_job, _job(request))
         return answer(await run_in_threadpool(why, self.controller, _job(request)))
+
+    async def output(self, request: Request, holder: Holder) -> Response:
+        """Shows the end of what a job has printed."""
+        most = number(request, "bytes", 65_536, MOST_BYTES)
+        shown_ = functools.partial(job_output, self.controller, _job(request), most, only_of=holder.only_own)
+        return answer(await run_in_threadpool(shown_))
 
     async def change_job(self, request: Request, holder: Holder) -> Response:
         """Pins a waiting job to a site, or vetoes sites."""

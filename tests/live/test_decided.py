@@ -38,16 +38,17 @@ def counts(live):
 def test_a_service_that_is_killed_between_parts_decides_as_if_it_had_not_been(
     service, monkeypatch, policy, protocol, written
 ):
-    whole = service(policy, f"protocol={protocol}")
+    crowded = f"protocol={protocol}", "slot_s=900", "jobs.count=90", "fleet.sites.0.gpus=2", "fleet.sites.1.gpus=2"
+    whole = service(policy, *crowded, "jobs.gpus_cap=2")
     whole.play()
     monkeypatch.setattr(decided, "PART", 1)
-    live, calls, kills = service(policy, f"protocol={protocol}"), 0, []
+    live, calls, kills = service(policy, *crowded, "jobs.gpus_cap=2"), 0, []
     write, steps = books.write_part, live.steps
 
     def killed(store, name, part):
         nonlocal calls
         calls += 1
-        if calls % 3 == 0:
+        if calls % 2 == 0:
             if written:
                 write(store, name, part)
             kills.append(len(left(live)))

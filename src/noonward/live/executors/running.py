@@ -152,10 +152,11 @@ def end_of_file(path: Path, most: int) -> bytes | None:
         place = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
+    about = os.fstat(place)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(place)
+        return None
     with os.fdopen(place, "rb") as file:
-        about = os.fstat(place)
-        if not stat.S_ISREG(about.st_mode):
-            return None
         file.seek(max(0, about.st_size - most))
         return file.read(most)
 

@@ -110,12 +110,12 @@ class Books:
         Raises:
             StoreError: The store cannot be written now; what has changed, or is left of it, is stored by the next call.
         """
-        ready = self._finish()
+        before = self._finish()
         seats, decisions, notes = self.world.drain_changes()
         told = any(what != OPENED for what, *_ in self._journal)
         if not (seats or decisions or notes or told or self.world.asks != self._saved_asks):
-            return ready
-        self._ready.update(ready)
+            return before
+        self._ready.update(before)
         asks, curves = self.world.asks, self.world.curves
         state = self._changed_state() if asks != self._saved_asks else {}
         limits = {} if curves is None else curves.changes(int(self.world.now_s // HOUR_S))

@@ -1,6 +1,7 @@
 """The price of the next kW: peaks share a demand charge, sun that is left is worth its export, events cost."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -12,13 +13,16 @@ from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.power_price import SPREAD_H, PowerPrices, peak_shares
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
+from noonward.forecasts.system_peaks import peak_chances
 from noonward.ledger.bill import metered_site
 from noonward.ledger.dispatch import marginal_price
 from noonward.ledger.ledger import settle
+from noonward.model.cluster.calendar import site_calendar
 from noonward.model.cluster.event import GridEvent, SiteEvent
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.solar import SolarByHour
+from noonward.model.cluster.system_load import SystemLoadByHour
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 from reference.small_worlds import plain
@@ -37,6 +41,7 @@ def metered(fleet, *, behind=None, **tariff):
     """A fleet whose first site has a meter with a tariff."""
     told = fleet.model_dump(mode="json")
     told["sites"][0] |= {"timezone": "UTC", "meter": {"interval_min": 60, "tariff": "t"}, "behind_meter": behind}
+    told["sites"][0]["meter"]["system_peaks"] = [[] for _ in tariff.get("coincident", ())]
     told["tariffs"] = {"t": {"demand": [{"usd_per_kw_month": RATE}], **tariff}}
     told["tariffs"]["t"]["demand"] = [{"interval_min": 60} | each for each in told["tariffs"]["t"]["demand"]]
     return Fleet.model_validate(told)
@@ -179,3 +184,77 @@ def test_without_a_tariff_or_an_end_power_has_no_price():
     assert prices(free) is None
     brief = Brief.of(made, Needs())
     assert PowerPrices.of(replace(brief, window_s=np.inf), foresight=False) is None
+
+
+def coincident(mw_H, *, peaks=5, behind=None):
+    """A world whose first site pays 100 USD per kW and year for five peaks of a system."""
+    made = world(demand=[], coincident=[{"usd_per_kw_year": 100.0, "peaks": peaks}], behind=behind)
+    load = SystemLoadByHour(mw_SH=np.array([mw_H]), before_h=len(mw_H) - 48)
+    return replace(made, system_load=load)
+
+
+def system_mw(last_day=0.0):
+    """Ten weeks of load that is highest at 17 h UTC, and two days more."""
+    hour = np.arange(24 * 72)
+    days = np.random.default_rng(2).normal(0, 5, 72)
+    mw_H = 100 + (20 + days[hour // 24]) * np.exp(-0.5 * ((hour % 24 - 17) / 2.5) ** 2)
+    mw_H[-72:-48] += last_day
+    return mw_H
+
+
+def test_a_coincident_peak_costs_its_price_times_its_chance():
+    mw_H = system_mw(20.0)
+    made = coincident(mw_H)
+    of = prices(made, foresight=False)
+    found = of.marginal_price(0, 0, np.full(24, 2.0), np.full(24, 50.0), np.zeros(0), 2.0)
+    start = made.start - timedelta(hours=len(mw_H) - 48)
+    calendar = site_calendar("UTC", start, len(mw_H) * HOUR_S, HOUR_S, len(mw_H) + 24)
+    charge = made.fleet.tariff_of(0).coincident[0]
+    chance_L = peak_chances(mw_H, calendar, charge, len(mw_H) - 48, 24)
+    assert chance_L.max() > 0
+    assert found == pytest.approx(50.0 + 1000.0 * 20.0 * chance_L)
+
+
+def test_the_price_of_a_coincident_peak_reads_no_load_to_come():
+    mw_H = system_mw(20.0)
+    changed = mw_H.copy()
+    changed[-47:] = 1e6
+    found = []
+    for each in (mw_H, changed):
+        of = prices(coincident(each), foresight=False)
+        found.append(of.marginal_price(0, 1, np.full(24, 2.0), np.full(24, 50.0), np.zeros(1), 2.0))
+    assert found[0].max() > 50.0
+    assert np.array_equal(found[0], found[1])
+    assert prices(coincident(mw_H), foresight=True).marginal_price(
+        0, 0, np.full(24, 2.0), np.full(24, 50.0), np.zeros(0), 2.0
+    ) == pytest.approx(prices(coincident(mw_H), foresight=False).marginal_price(
+        0, 0, np.full(24, 2.0), np.full(24, 50.0), np.zeros(0), 2.0
+    ))  # fmt: skip
+
+
+BATTERY = {"kw": 1.0, "kwh": 2.0, "round_trip": 1.0, "start": 0.5}
+
+
+def test_with_a_battery_a_kwh_costs_what_it_costs_to_charge_it():
+    """Two cheap hours around an expensive one: the battery serves it, and the next kWh comes from a cheap hour."""
+    made = world(behind={"battery": BATTERY}, demand=[])
+    price_H = np.array([20.0, 200.0, 20.0])
+    found = prices(made).marginal_price(0, 0, np.array([1.0, 0.5, 1.0]), price_H, np.zeros(0), 2.0)
+    assert found == pytest.approx([20.0, 20.0, 20.0])
+    small = world(behind={"battery": {**BATTERY, "kw": 0.2}}, demand=[])
+    found = prices(small).marginal_price(0, 0, np.array([1.0, 0.5, 1.0]), price_H, np.zeros(0), 2.0)
+    assert found == pytest.approx(price_H)
+
+
+def test_with_a_battery_the_price_is_the_dual_of_the_sites_program():
+    made = world(behind={"battery": BATTERY})
+    site = metered_site(made, 0)
+    rng = np.random.default_rng(4)
+    for _ in range(10):
+        kw_N = rng.uniform(0.5, 2.0, min(48, len(site.price_N)))
+        load_N = np.concatenate([kw_N, np.zeros(len(site.price_N) - len(kw_N))])
+        found = prices(made).marginal_price(0, 0, load_N, site.price_N, np.zeros(0), 1e-6)
+        n = int(kw_N.argmax())
+        if len(load_N) <= 48:
+            assert found[n] == pytest.approx(marginal_price(site, n, load_N), rel=1e-6)
+        assert np.isfinite(found).all()

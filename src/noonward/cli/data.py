@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -279,3 +279,76 @@ def events(
     found = fetch_events(url, credentials, program=program, targets=target or ())
     write_text(file, json.dumps(found, indent=1) + "\n")
     print(f"{len(found)} event{'' if len(found) == 1 else 's'}: {file}")
+
+
+@app.command()
+def peaks(
+    file: Annotated[Path, typer.Argument(help="CSV or Parquet file of a system's load: columns time and load_mw.")],
+    clock: Annotated[str, typer.Option(help="IANA time zone whose days and months count: America/New_York.")],
+    count: Annotated[int, typer.Option("--peaks", min=1, help="Peaks that the charge counts.")] = 5,
+    per: Annotated[Literal["year", "month"], typer.Option(help="Per year, or per month.")] = "year",
+    months: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Months that count: 6,7,8,9. [default: all]")
+    ] = None,
+    interval_min: Annotated[int, typer.Option("--interval", help="Interval over which load counts, min.")] = 60,
+    zone: Annotated[str | None, typer.Option(help="Area whose rows are read, where the file has several.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Names of columns: time=T,load=L,zone=Z.")
+    ] = None,
+    timezone: Annotated[str | None, typer.Option(help="Clock of times without an offset.")] = None,
+    times: Annotated[
+        Literal["start", "end"], typer.Option(help="Whether a time starts or ends its interval.")
+    ] = "start",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a system's peaks, and how well they are forecast.
+
+    Coincident charges go by these peaks. Policies are told how likely each coming hour holds one, from the load up to
+    now; the Brier score says how good that is (0 is perfect), over all days that the file allows.
+    """
+    import json as json_module
+
+    from pydantic import ValidationError
+    from rich.table import Table
+
+    from noonward.errors import ScenarioError
+    from noonward.evaluate.peak_forecast import scored_peaks
+    from noonward.model.cluster.meter import SystemLoadFile
+    from noonward.model.cluster.tariff import Coincident
+
+    pairs = [each.partition("=") for each in (columns or "").split(",") if each]
+    if any(not name or not value for name, _, value in pairs):
+        raise ScenarioError(f"--columns {columns!r} is no list of names; write it as time=T,load=L")
+    said = SystemLoadFile(
+        path=file, columns={name: value for name, _, value in pairs}, zone=zone, timezone=timezone, times=times
+    )
+    stated: dict[str, object] = {"usd_per_kw_year": 0.0, "peaks": count, "per": per, "interval_min": interval_min}
+    if months is not None:
+        stated["months"] = [int(each) if each.strip().isdigit() else each for each in months.split(",")]
+    try:
+        charge = Coincident.model_validate(stated)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ScenarioError(f"{first['loc'][0]}: {first['msg']}; months are 1 to 12, intervals 5 to 60 min") from None
+    found, score = scored_peaks(said, charge, clock)
+    if json:
+        figures = (
+            {}
+            if score is None
+            else {name: getattr(score, name) for name in ("brier", "base", "skill", "caught", "watched")}
+        )
+        print(json_module.dumps({"peaks": [time.isoformat() for time in found], "forecast": figures or None}, indent=1))
+        return
+    table = Table(title=f"{len(found)} peaks")
+    table.add_column("begin, UTC")
+    for time in found:
+        table.add_row(f"{time:%Y-%m-%d %H:%M}")
+    print_table(table)
+    if score is None:
+        print("forecast: the file is too short; seven weeks come before the first one")
+        return
+    print(
+        f"forecast a day ahead: Brier score {score.brier:.5f}, of the base rate {score.base:.5f} (skill "
+        f"{score.skill:.0%}); {score.caught:.0%} of the peaks lay in the {score.watched:.1%} of hours whose "
+        "chance was above 10%"
+    )

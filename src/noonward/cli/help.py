@@ -109,6 +109,7 @@ EXAMPLES: Final = {
     "data check": ("data check mine/signals.csv --zones DE,FR", "data check mine/jobs.csv --scenario fleet.yaml"),
     "data show": ("data show mine/signals.csv --zones DE,FR --out signals.html",),
     "data tariff": ("data tariff rate.json --name summer",),
+    "data peaks": ("data peaks load.csv --clock America/New_York --peaks 5 --months 6,7,8,9",),
     "data events": ("data events https://vtn.example/openadr3/3.1.0 events.json --client ID",),
     "data generate": ("data generate tiny --out generated",),
     "edge up": ("edge up",),

@@ -135,7 +135,7 @@ def audit(
     address: Address = DEFAULT_ADDRESS,
     json: AnswerJson = False,
 ) -> None:
-    """List who changed what: sites, policy, jobs of others, grid events."""
+    """List who changed sites, policy, others' jobs and grid events."""
     with open_client(address) as client:
         found = client.audit(limit)
     if json:

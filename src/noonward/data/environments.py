@@ -26,6 +26,7 @@ from noonward.data.sanity import scenario_warnings
 from noonward.data.signals.generate import generate_signals, sinusoidal_signals
 from noonward.data.signals.load import load_signals
 from noonward.data.solar import plants_by_hour, solar_by_hour
+from noonward.data.system_load import system_load_by_hour
 from noonward.data.water import water_by_hour
 from noonward.errors import DataError, ScenarioError, SignalRangeError
 from noonward.model.cluster.environment import Environment, latest_end_s, require_end
@@ -138,6 +139,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             solar=solar_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
             plants=plants_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
             water=water_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
+            system_load=system_load_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
             forecast_h=forecast_h,
         ).stated,
         index=index,

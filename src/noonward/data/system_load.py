@@ -1,10 +1,11 @@
-"""Loads of whole electricity systems from files: the intervals in which they peak, which coincident charges go by."""
+"""Loads of whole electricity systems from files: by the hour, and the intervals in which they peak."""
 
 from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -17,8 +18,12 @@ from noonward.errors import DataError, nearest
 from noonward.model.cluster.calendar import site_calendar
 from noonward.model.cluster.fleet import Fleet, Site
 from noonward.model.cluster.meter import SystemLoadFile
+from noonward.model.cluster.system_load import SystemLoadByHour
 from noonward.model.cluster.tariff import Coincident
-from noonward.units import MINUTE_S
+from noonward.units import DAY_H, HOUR_S, MINUTE_S
+
+BEFORE_H: Final = 366 * DAY_H
+"""Hours before a run whose load is kept, as far as files hold it."""
 
 
 def with_stated_meters(fleet: Fleet) -> Fleet:
@@ -81,6 +86,46 @@ def system_peaks(file: SystemLoadFile, charge: Coincident, zone: str) -> tuple[d
     mw_X = np.concatenate([np.full(before, np.nan), mw_X])
     calendar = site_calendar(zone, on_hour, len(mw_X) * interval_s, interval_s, len(mw_X))
     return charge.peaks_of(mw_X, on_hour, calendar)
+
+
+def system_load_by_hour(fleet: Fleet, start: datetime, hours: int) -> SystemLoadByHour | None:
+    """Returns the load of the sites' systems over some hours and the year before; None where no charge goes by any.
+
+    Args:
+        fleet: Fleet.
+        start: UTC start of the first hour.
+        hours: Number of hours.
+
+    Raises:
+        DataError: As ``system_load``.
+    """
+    files: dict[int, SystemLoadFile] = {}
+    for s, site in enumerate(fleet.sites):
+        tariff = fleet.tariff_of(s)
+        if tariff is not None and tariff.coincident and site.meter is not None and site.meter.system_load is not None:
+            files[s] = site.meter.system_load
+    if not files:
+        return None
+    mw_SH = np.full((len(fleet.sites), BEFORE_H + hours), np.nan)
+    for s, file in files.items():
+        mw_SH[s] = hourly_highest(file, start - timedelta(hours=BEFORE_H), BEFORE_H + hours)
+    return SystemLoadByHour(mw_SH=mw_SH, before_h=BEFORE_H)
+
+
+def hourly_highest(file: SystemLoadFile, start: datetime, hours: int) -> F8:
+    """Returns the load of the highest interval of each hour from a full hour on, MW; NaN where none is known."""
+    changed = file.path.stat().st_mtime_ns if file.path.is_file() else 0
+    first, step_s, mw_X = _cached_load(file.model_dump_json(), changed)
+    hour_X = np.floor((first.timestamp() - start.timestamp() + step_s * np.arange(len(mw_X))) / HOUR_S).astype(np.int64)
+    kept_X = (hour_X >= 0) & (hour_X < hours) & np.isfinite(mw_X)
+    highest_H = np.full(hours, -np.inf)
+    np.maximum.at(highest_H, hour_X[kept_X], mw_X[kept_X])
+    return np.where(np.isfinite(highest_H), highest_H, np.nan)
+
+
+@functools.lru_cache(maxsize=16)
+def _cached_load(said: str, changed: int) -> tuple[datetime, float, F8]:
+    return system_load(SystemLoadFile.model_validate_json(said))
 
 
 def system_load(file: SystemLoadFile) -> tuple[datetime, float, F8]:

@@ -18,6 +18,7 @@ from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.pue import PueByHour
 from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.cluster.solar import SolarByHour
+from noonward.model.cluster.system_load import SystemLoadByHour
 from noonward.model.cluster.tenant import Tenants
 from noonward.model.cluster.water import WaterByHour
 from noonward.model.cluster.withheld import Withheld
@@ -55,6 +56,7 @@ class Setting:
         solar: Yield of the sites' solar cells by the hour, or None where no site has any.
         water: On-site water of the sites by the hour, or None where no site states any.
         plants: Output of the plants that sites have contracts for, or None where no site has one.
+        system_load: Load of the systems of sites whose tariffs charge for its peaks, or None where no file states any.
         withheld: GPUs that no job may take, by time, as they were announced before the run: schedulers know of them.
             None where every site has its GPUs throughout.
         tenants: Quotas and fair shares of tenants, which limit every start; None where none are stated.
@@ -82,6 +84,7 @@ class Setting:
     solar: SolarByHour | None = None
     plants: SolarByHour | None = None
     water: WaterByHour | None = None
+    system_load: SystemLoadByHour | None = None
     tenants: Tenants | None = None
     priorities: Mapping[str, int] | None = None
     forecast_h: int | None = None
@@ -125,7 +128,7 @@ def _add(digest: hashlib._Hash, value: object) -> None:
         digest.update(value.model_dump_json().encode())
     elif isinstance(value, datetime):
         digest.update(value.isoformat().encode())
-    elif isinstance(value, Links | PueByHour | Withheld | SolarByHour | WaterByHour):
+    elif isinstance(value, Links | PueByHour | Withheld | SolarByHour | WaterByHour | SystemLoadByHour):
         for name, part in vars(value).items():
             digest.update(name.encode())
             _add(digest, part)

@@ -35,6 +35,7 @@ from noonward.schedule.cluster.event_response import LEVERS, EventResponse, Leve
 from noonward.schedule.cluster.learned_price import packaged_price
 from noonward.schedule.cluster.packaged_policies import FOLDER, planners, priced_planners, trained_policies
 from noonward.schedule.cluster.peak_shave import Headroom, PeakShave
+from noonward.schedule.cluster.power_priced import PowerPriced
 from noonward.schedule.cluster.preempting import Preempt, Victims
 from noonward.schedule.cluster.routing import CheapestNow, Clock, Gang, LimitS, Router, Spare
 from noonward.schedule.cluster.slot_rules import (
@@ -119,6 +120,7 @@ def add_policies(registry: Registry, *nets: Path, find: Find | None = None) -> N
     _add_bending(registry)
     _add_event_response(registry, registry.find if find is None else find)
     _add_peak_shave(registry, registry.find if find is None else find)
+    _add_power_priced(registry, registry.find if find is None else find)
     _add_preempting(registry)
     _add_routers(registry)
     _add_weighed(registry)
@@ -385,6 +387,29 @@ def _add_peak_shave(registry: Registry, find: Find) -> None:
 
     registry.add_family(
         Family(name="peak-shave", make=make, describe=describe, roles=roles, check=check, packaged=True)
+    )
+
+
+def _add_power_priced(registry: Registry, find: Find) -> None:
+    """Adds what shows another policy the price of power."""
+
+    def make(base: BaseName = "cheapest-feasible") -> Scheduler:
+        return PowerPriced(find(base, "cluster").make())
+
+    def describe(base: str) -> str:
+        return f"Decides as {base}, which is shown what the next kWh costs at sites with tariffs."
+
+    def check(base: str, **_: object) -> None:
+        try:
+            make(base)
+        except ScenarioError as error:
+            raise ValueError(f"base={base}: {error}") from None
+
+    def roles(**_: object) -> frozenset[Role]:
+        return frozenset({"rule"})
+
+    registry.add_family(
+        Family(name="power-priced", make=make, describe=describe, roles=roles, check=check, packaged=True)
     )
 
 

@@ -34,7 +34,7 @@ class PlannedPower:
         sites = len(brief.sites)
         self._load_w_SH, self._booked_w_SH = np.zeros((2, sites, PRICED_H))
         self._drawn_kw_HS = np.zeros((0, sites))
-        self._idle_kw_S, self._most_kw_S = _least_and_most_kw(brief)
+        self._idle_kw_S, self._most_kw_S = least_and_most_kw(brief)
 
     @classmethod
     def of(cls, brief: Brief, *, foresight: bool) -> PlannedPower | None:
@@ -116,7 +116,7 @@ class PlannedPower:
             energy_SR[s, 1:] += np.cumsum(more_R[:-1])
 
 
-def _least_and_most_kw(brief: Brief) -> tuple[F8, F8]:
+def least_and_most_kw(brief: Brief) -> tuple[F8, F8]:
     """Returns the power of every site with all GPUs free, and with all at their largest power, kW; with base load."""
     tables = brief.fleet.tables(brief.largest_gang)
     base_kw_S = np.array([0.0 if site.meter is None else site.meter.base_kw for site in brief.fleet.sites])

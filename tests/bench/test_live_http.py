@@ -18,6 +18,20 @@ def test_it_measures_a_service_of_its_own(monkeypatch):
     assert len(steps) == 2
 
 
+def test_it_decides_as_often_as_it_is_told(monkeypatch):
+    asked = []
+
+    def served(folder, *database, slot_s):
+        asked.append(slot_s)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(live_http, "served", served)
+    for given in ({}, {"slot_s": 20.0}):
+        with pytest.raises(KeyboardInterrupt):
+            live_http.bench_http(lambda step: None, **given)
+    assert asked == [3600.0, 20.0]
+
+
 def test_what_is_not_stored_is_an_error(monkeypatch):
     monkeypatch.setitem(live_http._JOB, "origin", "nowhere")
     with pytest.raises(RuntimeError, match="422"):

@@ -280,6 +280,18 @@ def test_jobs_of_all_classes_have_the_freedom_and_keep_what_they_state(lever):
     assert environment_digest(dataclasses.replace(freed, fleet=stated.fleet)) == environment_digest(stated)
 
 
+def test_jobs_that_stay_keep_their_freedoms():
+    """Without moves every ingress point has classes of its own, each with what its class allows."""
+    stated = build_environment(load_scenario("training-days", ["fleet.freedoms.tune-8.preempts=[train-128]"]))
+    fleet = Change(stay=True).applied(stated).fleet
+    points = [point.name for point in fleet.ingress_points]
+    assert set(fleet.freedoms) == {f"{name}@{point}" for name in stated.fleet.classes for point in points}
+    for point in points:
+        free, before = fleet.freedoms[f"tune-8@{point}"], stated.fleet.freedoms["tune-8"]
+        assert (free.interruptible, free.elastic, free.caps) == (True, before.elastic, before.caps)
+        assert free.preempts == tuple(f"train-128@{each}" for each in points)
+
+
 def test_what_a_freedom_is_worth_is_held_against_the_same_policy_without_it(tmp_path):
     """A rule that suspends jobs is held against itself where they may not be suspended."""
     settings = ["jobs.slack_ratio=8", "window_h=24", "jobs.count=30"]

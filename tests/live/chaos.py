@@ -36,11 +36,13 @@ SERVICE = """
 import json, sys, time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from noonward.live import decided
 from noonward.live.clock import SystemClock
 from noonward.live.config import checked_config
 from noonward.live.server import serve
 from noonward.live.store.sqlite import NAME, last_time
 said = json.loads(sys.argv[1])
+decided.PART = said.pop("part", decided.PART)
 config, scenario = checked_config(said, "chaos", Path())
 last = last_time(config.folder) if (config.folder / NAME).is_file() else None
 start = None if last is None else last + timedelta(seconds=1)
@@ -83,6 +85,8 @@ sleep {pause}
 exit $code
 """
 
+PART = 250
+"""Jobs that one change of the store writes, at most."""
 HANG_S = 40
 """After how long a job lands whose sbatch hangs, s: the executor gives up after 30."""
 DISK = "size=6m"
@@ -157,7 +161,7 @@ def state(client, site):
     )
 
 
-def chaos(folder, site, kills, *, seed=3, size=4, said=None):
+def chaos(folder, site, kills, *, seed=3, size=4, part=PART, said=None):
     """Kills a service again and again at random moments while batches come in.
 
     Args:
@@ -166,6 +170,7 @@ def chaos(folder, site, kills, *, seed=3, size=4, said=None):
         kills: How often it is killed.
         seed: Seed of the moments.
         size: Jobs of a batch.
+        part: Jobs that one change of the store writes, at most.
         said: Further keys of the configuration.
 
     Returns:
@@ -177,7 +182,7 @@ def chaos(folder, site, kills, *, seed=3, size=4, said=None):
     config = {
         "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "folder": str(folder / "live"), "port": 0,
         "poll_s": 60,
-        "without_tokens": True,
+        "without_tokens": True, "part": part,
         "sites": {
             "north": {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]},
             "south": {"executor": "local"},
@@ -223,7 +228,7 @@ def counted(ran, load):
     }
 
 
-def standby_chaos(folder, site, database, kills, *, seed=3, size=4, freeze=False):
+def standby_chaos(folder, site, database, kills, *, seed=3, size=4, part=PART, freeze=False):
     """Kills the leader of two instances over a PostgreSQL again and again at random moments while batches come in.
 
     Args:
@@ -233,6 +238,7 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4, freeze=False
         kills: How often the leader is killed.
         seed: Seed of the moments.
         size: Jobs of a batch.
+        part: Jobs that one change of the store writes, at most.
         freeze: Stop the leader (SIGSTOP) instead, and continue it once the other one leads: it must end by itself.
 
     Returns:
@@ -245,7 +251,7 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4, freeze=False
     cluster = {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]}
     config = {
         "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "port": 0, "poll_s": 60, "database": database,
-        "without_tokens": True,
+        "without_tokens": True, "part": part,
         "sites": {"north": cluster, "south": cluster},
     }  # fmt: skip
     load, began, number = Load(ran, size), str(time.time()), itertools.count()
@@ -362,7 +368,7 @@ class Faults:
         return begin, end
 
 
-def fault_chaos(folder, site, fault, rounds, *, seed=3, size=4):
+def fault_chaos(folder, site, fault, rounds, *, seed=3, size=4, part=PART):
     """Lets what a service rests on fail again and again while batches come in; the service is started when it ends.
 
     Args:
@@ -372,6 +378,7 @@ def fault_chaos(folder, site, fault, rounds, *, seed=3, size=4):
         rounds: How often it fails.
         seed: Seed of the moments.
         size: Jobs of a batch.
+        part: Jobs that one change of the store writes, at most.
 
     Returns:
         What came out, as of ``chaos``, with the submissions that were not answered, and how often the service ended.
@@ -382,7 +389,7 @@ def fault_chaos(folder, site, fault, rounds, *, seed=3, size=4):
     cluster = {"executor": "slurm", "conf": str(site.conf), "gpus_per_node": 4, "options": ["-o", "/dev/null"]}
     config = {
         "scenario": str(folder / "chaos.yaml"), "policy": "local-fcfs", "port": 0, "poll_s": 60,
-        "without_tokens": True, "sites": {"north": cluster, "south": cluster},
+        "without_tokens": True, "part": part, "sites": {"north": cluster, "south": cluster},
     }  # fmt: skip
     load, began = Load(ran, size), str(time.time())
     with contextlib.ExitStack() as stack:
@@ -443,11 +450,12 @@ def main():
     parser.add_argument("--pause", type=float, default=0.05, help="how much longer sbatch takes before and after, s")
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--size", type=int, default=4, help="jobs of a batch")
+    parser.add_argument("--part", type=int, default=PART, help="jobs that one change of the store writes, at most")
     parser.add_argument("--standby", action="store_true", help="two instances over a PostgreSQL; the leader is killed")
     parser.add_argument("--freeze", action="store_true", help="with --standby: stop the leader and continue it later")
     parser.add_argument("--fault", choices=FAULTS, help="what fails, as often as --kills says, instead of the service")
     given = parser.parse_args()
-    more = {"seed": given.seed, "size": given.size}
+    more = {"seed": given.seed, "size": given.size, "part": given.part}
     with tempfile.TemporaryDirectory() as name, slow_site(Path(name), given.pause) as site:
         if given.fault:
             found = fault_chaos(Path(name), site, given.fault, given.kills, **more)

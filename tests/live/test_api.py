@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from live.callers import JOB, PEER, local_client
+from noonward.cli import live_client
 from noonward.errors import ScenarioError
 from noonward.live.accounts import Interval, Savings
 from noonward.live.api import guard, handlers
@@ -501,6 +502,34 @@ def test_the_client_talks_to_the_service(live):
             assert refused.value.status == 404
     with Client("http://127.0.0.1:1", timeout_s=0.5) as client, pytest.raises(ServiceError, match="noonward serve"):
         client.sites()
+
+
+@pytest.mark.parametrize(("protocol", "said"), [("each-slot", "; the service decides next at "), ("on-arrival", "")])
+def test_submit_says_when_the_service_decides_next(service, noonward, monkeypatch, protocol, said):
+    import httpx
+
+    live = service("local-fcfs" if protocol == "each-slot" else "dp-max-clock", f"protocol={protocol}")
+    live.set_time(90.0)
+    with local_client(live) as inner:
+
+        def pass_on(request):
+            sent = {
+                name: request.headers[name] for name in ("content-type", "idempotency-key") if name in request.headers
+            }
+            answer = inner.request(request.method, request.url.path, content=request.content, headers=sent)
+            return httpx.Response(answer.status_code, content=answer.content)
+
+        transport = httpx.MockTransport(pass_on)
+        monkeypatch.setattr(
+            live_client, "open_client", lambda address: Client("http://localhost:8470", transport=transport)
+        )
+        printed = noonward("submit", "true", "--work", "60", "--origin", "north", "--key", "k").out.strip()
+        again = noonward("submit", "true", "--work", "60", "--origin", "north", "--key", "k").out
+    slot_s = live.scenario.slot_s
+    time = live.controller.time_of((90.0 // slot_s + 1) * slot_s) if said else ""
+    assert printed == f"submitted 1 job: 1{said}{time}"
+    assert again.startswith("submitted 0 jobs: 1 (1 known already)")
+    assert "decides" not in again
 
 
 def test_the_dashboard_shows_figures_that_there_are(live, http):

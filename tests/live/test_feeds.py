@@ -81,6 +81,35 @@ def world(tmp_path, server):
     made.store.close()
 
 
+@pytest.mark.parametrize("quantity", ["price", "carbon"])
+def test_a_feed_of_zeros_is_not_believed(world, server, monkeypatch, quantity):
+    keeper = world.keeper()
+    keeper.refresh(0)
+    keeper.update(0)
+    monkeypatch.setattr(f"live.grid_server.{quantity}", lambda time: 0.0)
+    world.set_time(25 * 3600.0)
+    keeper.refresh(25)
+    keeper.update(25)
+    said = keeper.problem
+    assert f"is exactly 0{' for 24 hours in a row' if quantity == 'price' else ''} at 2026-11-2" in said
+    assert "so the reply is not used" in said
+    column = {"price": 0, "carbon": 1}[quantity]
+    signals = keeper.signals(0, 26)
+    value_ZH = (signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH)[column]
+    assert (value_ZH != 0.0).all(), "an earlier day stands in"
+
+
+def test_some_hours_without_a_price_are_believed(world, server, monkeypatch):
+    right = price
+    monkeypatch.setattr("live.grid_server.price", lambda time: 0.0 if time.hour < 12 else right(time))
+    keeper = world.keeper()
+    keeper.refresh(0)
+    keeper.update(0)
+    assert keeper.problem == ""
+    price_H = keeper.signals(-HISTORY_H, 1).price_usd_per_mwh_ZH[0]
+    assert (price_H == 0.0).sum() == HISTORY_H // 2
+
+
 @pytest.mark.parametrize("name", sorted(FEEDS))
 def test_every_publisher_says_the_hours_in_our_units(world, server, name):
     source = world.source(name)

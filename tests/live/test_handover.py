@@ -133,6 +133,24 @@ def state(live, job):
     return live.store.read("SELECT state FROM jobs WHERE id = ?", job)[0]["state"]
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_command_that_fails_is_run_again_if_its_job_asks_for_it(live, asked):
+    free = int(live.controller.world.view.site_S["free"][0])
+    job = run_one(live, retries=1, retry_failed=asked)
+    live.cluster.jobs["1"]["phase"] = "failed"
+    for minute in range(2, 6):
+        live.set_time(60.0 * minute)
+        live.steps()
+    assert live.cluster.ran == [job, job][: 1 + asked]
+    assert int(live.controller.world.view.site_S["free"][0]) == free - asked
+    if asked:
+        live.cluster.jobs["2"]["phase"] = "failed"
+        live.controller.track(0)
+    assert state(live, job) == "failed"
+    kinds = [row["kind"] for row in live.store.read("SELECT kind FROM events WHERE job = ? ORDER BY id", job)]
+    assert kinds.count("queued again") == asked
+
+
 @pytest.mark.parametrize("when", ["crash_at", "crash_after"])
 @pytest.mark.parametrize("call", range(1, 9))
 def test_a_crash_at_any_call_neither_loses_nor_doubles(live, when, call):

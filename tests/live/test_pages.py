@@ -205,6 +205,32 @@ def test_a_revoked_token_ends_its_session(live, monkeypatch):
         assert browser.get("/").status_code == 303
 
 
+def test_a_session_outlives_a_restart_and_is_gone_after_logging_out(live):
+    token = make_token(live.store, "a", "admin")
+
+    def browser(cookies=None):
+        made = TestClient(make_app(live.controller), base_url="http://example.org", client=PEER, follow_redirects=False)
+        made.cookies.update(cookies or {})
+        return made
+
+    with browser() as first:
+        first.post("/login", data={"token": token})
+        page = first.get("/")
+        cookies = dict(first.cookies)
+    live.restart()
+    rows = live.store.read("SELECT name, value FROM meta WHERE name LIKE 'session.%'")
+    held = [(row["name"], bytes(row["value"])) for row in rows]
+    assert len(held) == 1
+    for secret in (token, *cookies.values()):
+        assert not any(secret in name or secret.encode() in value for name, value in held), "hashes alone are stored"
+    with browser(cookies) as again:
+        assert word_of(again.get("/")) == word_of(page), "forms that were open still work"
+        assert again.post("/logout", data={"word": word_of(page)}).status_code == 303
+    live.restart()
+    with browser(cookies) as later:
+        assert later.get("/").status_code == 303
+
+
 def test_a_session_ends_when_it_is_not_used_and_the_oldest_makes_room(live, monkeypatch):
     token = make_token(live.store, "a", "read")
     app = make_app(live.controller)

@@ -43,11 +43,18 @@ class Answers:
         if token not in self.jobs:
             assert 404 in known
             return 404, None
-        return 200, self.jobs[token]
+        return 200, {"logs": "one\ntwo\n"} if path.endswith("/logs") else self.jobs[token]
 
 
 def order(token="nw-t-1-0", gpus=1, command="true"):
     return Order(token=token, job=1, name="a", command=command, gpus=gpus, run_s=1.0, start_s=0.0, handle=token)
+
+
+def test_the_end_of_a_jobs_log_is_what_it_has_printed():
+    ray = RayExecutor(lambda posix_s: posix_s, Answers(), gpus_per_node=4)
+    assert ray.printed(order(), 100) is None
+    ray.release(order())
+    assert ray.printed(order(), 4) == b"two\n"
 
 
 def test_a_job_is_submitted_by_its_release_and_once():

@@ -34,6 +34,7 @@ from noonward.live.world.world import World
 from noonward.runtime.executor import Progress
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
+from noonward.units import HOUR_S
 
 BATCHES, BATCH = 60, 1000
 """Batches and jobs of a batch."""
@@ -57,11 +58,11 @@ from noonward.live.config import checked_config
 from noonward.live.server import serve
 content = {"scenario": "tiny", "policy": "local-fcfs", "folder": sys.argv[1], "port": 0,
            "sites": {"north": {"executor": "model"}, "south": {"executor": "model"}}}
-if len(sys.argv) > 2:
-    content["database"] = sys.argv[2]
+if len(sys.argv) > 3:
+    content["database"] = sys.argv[3]
 config, scenario = checked_config(content, "the benchmark", Path())
-hourly = scenario.model_copy(update={"slot_s": 3600.0})
-serve(config, hourly, started=lambda address, controller: print(address, flush=True))
+scenario = scenario.model_copy(update={"slot_s": float(sys.argv[2])})
+serve(config, scenario, started=lambda address, controller: print(address, flush=True))
 """
 _DONE: Final = """
 WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
@@ -130,15 +131,19 @@ async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[fl
 
 
 @contextlib.contextmanager
-def served(folder: Path, *database: str) -> Iterator[tuple[int, int]]:
-    """Yields port and process number of a service whose decisions are made once an hour.
+def served(folder: Path, *database: str, slot_s: float = HOUR_S) -> Iterator[tuple[int, int]]:
+    """Yields port and process number of a service.
 
     Args:
         folder: Folder of its store.
         database: Address of a PostgreSQL database that holds the store instead; none: a file.
+        slot_s: How often it decides, s.
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", _SERVICE, str(folder), *database], stdout=subprocess.PIPE, text=True, env={**os.environ}
+        [sys.executable, "-c", _SERVICE, str(folder), str(slot_s), *database],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
     )
     try:
         assert process.stdout is not None, "it is a pipe"

@@ -15,6 +15,7 @@ import numpy as np
 from noonward.bench.live import connected, request_of, resident_mb, served, submitted
 from noonward.evaluate.metrics import Metric
 from noonward.runtime.executor import Progress
+from noonward.units import HOUR_S
 
 RATE_PER_S: Final = 1000.0
 """Submissions that are sent each second."""
@@ -31,17 +32,23 @@ _JOB: Final = {"name": "job", "command": "true", "work": 60.0, "origin": "north"
 
 
 def bench_http(
-    step: Progress, *, seconds: float = SECONDS, rate_per_s: float = RATE_PER_S, database: str | None = None
+    step: Progress,
+    *,
+    seconds: float = SECONDS,
+    rate_per_s: float = RATE_PER_S,
+    slot_s: float = HOUR_S,
+    database: str | None = None,
 ) -> list[Metric]:
     """Measures a service in a process of its own by a client that sends at a steady rate over loopback.
 
     A submission's latency counts from the moment at which it was due, so that a service which falls behind is seen to.
-    Every answer comes after the job is on the disk. Decisions are made once an hour of the service.
+    Every answer comes after the job is on the disk.
 
     Args:
         step: Called after each measurement.
         seconds: How long single submissions are sent, s.
         rate_per_s: Single submissions that are due each second.
+        slot_s: How often the service decides, s.
         database: Address of an empty PostgreSQL database; None: a file.
 
     Raises:
@@ -49,7 +56,7 @@ def bench_http(
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(Path(folder) / "live", *(() if database is None else (database,))) as (port, process),
+        served(Path(folder) / "live", *(() if database is None else (database,)), slot_s=slot_s) as (port, process),
     ):
         jobs_per_s, p99_ms, growth = asyncio.run(_steady(port, process, seconds, rate_per_s))
         step("single submissions")

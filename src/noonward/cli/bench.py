@@ -10,6 +10,7 @@ import typer
 from noonward.cli.durations import duration
 from noonward.cli.options import Json, print_table
 from noonward.cli.progress import progress_bar
+from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,15 @@ def bench(
         ),
     ] = 20.0,
     rate: Annotated[float, typer.Option(min=1.0, help="live --http: submissions per second.")] = 1000.0,
+    every: Annotated[
+        float,
+        typer.Option(
+            parser=duration(1.0, bare=True),
+            metavar="DURATION",
+            help="live --http: how often the service decides, e.g. 20s. [default: 1h]",
+            show_default=False,
+        ),
+    ] = HOUR_S,
     jobs: Annotated[
         float | None,
         typer.Option(metavar="N", help="scale: about how many jobs, e.g. 1e6. [default: 100000]", show_default=False),
@@ -72,7 +82,7 @@ def bench(
         "bid-price": (bench_bid_price, 3, ""),
         "edge": (bench_edge, 13, "reference: steps per second of the published simulator of EAT"),
         "live": (
-            functools.partial(_bench_http, seconds=seconds, rate_per_s=rate, database=database)
+            functools.partial(_bench_http, seconds=seconds, rate_per_s=rate, slot_s=every, database=database)
             if http
             else functools.partial(_bench_live, database=database, month=month),
             2 if http else 5 + 2 * (database is not None) + month,
@@ -126,7 +136,9 @@ def _bench_live(step: Progress, *, database: str | None, month: bool) -> list[Me
     return bench_live(step, database=database, month=month)
 
 
-def _bench_http(step: Progress, *, seconds: float, rate_per_s: float, database: str | None) -> list[Metric]:
+def _bench_http(
+    step: Progress, *, seconds: float, rate_per_s: float, slot_s: float, database: str | None
+) -> list[Metric]:
     """Measures submissions over HTTP to the live service, whose extra may be missing."""
     from noonward.errors import MissingExtraError
 
@@ -134,4 +146,4 @@ def _bench_http(step: Progress, *, seconds: float, rate_per_s: float, database: 
         from noonward.bench.live_http import bench_http
     except ImportError as error:
         raise MissingExtraError(error.name or "msgspec", "live") from error
-    return bench_http(step, seconds=seconds, rate_per_s=rate_per_s, database=database)
+    return bench_http(step, seconds=seconds, rate_per_s=rate_per_s, slot_s=slot_s, database=database)

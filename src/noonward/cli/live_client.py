@@ -97,8 +97,11 @@ def submit(
     json: AnswerJson = False,
 ) -> None:
     """Submit a job, or a file of jobs, to a running service."""
-    from noonward.errors import ScenarioError
+    import contextlib
 
+    from noonward.errors import NoonwardError, ScenarioError
+
+    next_slot = None
     with open_client(address) as client:
         if file is not None:
             jobs = _from_file(file)
@@ -117,6 +120,9 @@ def submit(
 
             jobs = [request_of({field: value for field, value in given.items() if value is not None})]
         receipt = client.submit(*jobs, key=key)
+        if receipt.new and not json:
+            with contextlib.suppress(NoonwardError):  # the jobs are stored all the same
+                next_slot = client.service().next_slot
     if json:
         print_answer(receipt)
         return
@@ -125,6 +131,7 @@ def submit(
     print(
         f"submitted {receipt.new} job{'s' * (receipt.new != 1)}: {shown}"
         + (f" ({known} known already)" if known else "")
+        + (f"; the service decides next at {next_slot}" if next_slot else "")
     )
 
 

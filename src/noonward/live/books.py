@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.live.decided import OF_SEAT, Decided, finish_parts, keep_parts, write_part
 from noonward.live.names import Names
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
-from noonward.live.running_jobs import is_dark, store_running, tell_again
+from noonward.live.running_jobs import is_dark, tell_again
 from noonward.live.service_name import ServiceName
 from noonward.live.states import STATE, STATES, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
-from noonward.live.store.events import add_event
+from noonward.live.store.events import as_json
 from noonward.live.store.store import Store
 from noonward.live.tenants import past_spending, past_use
 from noonward.live.world.seats import OVERDUE, STARTING, SUSPENDED, Arrival, Decision, Note, Seat
@@ -27,20 +28,6 @@ OPENED: Final = "opened"
 """What a journal says where books are opened; an ``Opening`` follows, from which a replay can begin."""
 SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
-_OF_SEAT: Final = (
-    "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
-    "resumed_s", "finish_s", "running_place", "cap",
-)  # fmt: skip
-"""Columns of the table ``jobs`` that a seat has under the same names."""
-_UPDATE: Final = f"""
-UPDATE jobs SET state = :state, ended_s = :ended_s, token = :token, site = :site, told = :told, life = :life,
-    {", ".join(f"{name} = :{name}" for name in _OF_SEAT)}
-WHERE id = :job AND attempt = :attempt AND state IN ('submitted', 'transit', 'waiting')
-"""
-_DECISION: Final = """
-INSERT INTO decisions (at_s, job, attempt, serial, policy, asker, choice, gpus, level, earliest_s, candidates)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
 
 
 def new_arrivals(
@@ -107,6 +94,8 @@ class Books:
         self._journal: list[list[Any]] = []
         self._opened_s = 0.0
         self._begun: set[int] = set()
+        self._left: dict[str, Decided] = {}
+        self._ready: set[int] = set()
         world.journal = self._journal
 
     def token(self, job: int, attempt: int) -> str:
@@ -119,33 +108,33 @@ class Books:
         A job that was cancelled meanwhile is not started; its GPUs are given back.
 
         Raises:
-            StoreError: The store cannot be written now; what has changed is kept and stored by the next call.
+            StoreError: The store cannot be written now; what has changed, or is left of it, is stored by the next call.
         """
+        before = self._finish()
         seats, decisions, notes = self.world.drain_changes()
         told = any(what != OPENED for what, *_ in self._journal)
         if not (seats or decisions or notes or told or self.world.asks != self._saved_asks):
-            return []
+            return before
+        self._ready.update(before)
         asks, curves = self.world.asks, self.world.curves
         state = self._changed_state() if asks != self._saved_asks else {}
         limits = {} if curves is None else curves.changes(int(self.world.now_s // HOUR_S))
         stored = len(self._journal)
+        ready = {seat.site for seat in seats if seat.state == STARTING and seat.freed_s is None}
+        ready |= {seat.site for seat in seats if seat.serial in self._begun and seat.freed_s is None}
+        first, *others = self._decided(seats, decisions, notes).parts()
 
-        def change(connection: Connection, now_s: float) -> tuple[set[int], list[Seat]]:
+        def change(connection: Connection, now_s: float) -> tuple[dict[str, Decided], list[Seat]]:
             self._store_journal(connection, self._journal[:stored])
-            missed = [seat for seat in seats if not self._store_seat(connection, seat)]
-            gone = {(seat.about.job, seat.about.attempt) for seat in missed}
-            kept = [seat for seat in seats if (seat.about.job, seat.about.attempt) not in gone]
-            ready = self._store_starts(connection, [seat for seat in kept if seat.serial not in self._begun])
-            ready |= {seat.site for seat in kept if seat.serial in self._begun and seat.freed_s is None}
-            self._store_decisions(connection, decisions)
-            self._store_notes(connection, notes)
+            left = keep_parts(self.store, connection, others)
+            missed = first.store(connection)
             self._store_meta(connection, state)
             self._store_forecast(connection)
             self._store_curves(connection, limits, now_s)
-            return ready, missed
+            return left, missed
 
         try:
-            ready, missed = self.store.do(change)
+            self._left, missed = self.store.do(change)
         except StoreError:
             self.world.keep_changes(seats, decisions, notes)
             raise
@@ -156,66 +145,48 @@ class Books:
         del self._journal[:stored]
         if curves is not None:
             curves.note_stored(limits)
+        self._ready |= ready
+        self._take_out(missed)
+        return self._finish()
+
+    def _finish(self) -> list[int]:
+        """Writes the parts that are left of what was decided last; returns the sites that have jobs to hand over."""
+        while self._left:
+            name = next(iter(self._left))
+            self._take_out(write_part(self.store, name, self._left[name]))
+            del self._left[name]
+        ready, self._ready = sorted(self._ready), set()
+        return ready
+
+    def _take_out(self, missed: Sequence[Seat]) -> None:
+        """Takes jobs that were cancelled before their decision was written out of the books again."""
         for seat in missed:
             if seat.state == STARTING:
                 self.world.finish(seat.serial, self.world.now_s)
             else:
                 self.world.withdraw(seat.serial)
-        return sorted(ready)
 
-    def _store_seat(self, connection: Connection, seat: Seat) -> bool:
-        """Stores a job in sight; returns whether the job is still what the books think."""
-        if seat.freed_s is not None:
-            connection.execute(
-                "UPDATE jobs SET freed_s = ? WHERE id = ? AND attempt = ?",
-                (seat.freed_s, seat.about.job, seat.about.attempt),
-            )
-            return True
-        if seat.serial in self._begun:
-            return store_running(connection, seat, self.world.now_s)
-        token = self.token(seat.about.job, seat.about.attempt) if seat.state == STARTING else None
-        values: dict[str, Any] = {name: getattr(seat, name) for name in _OF_SEAT}
-        values |= {"state": seat.state, "token": token, "job": seat.about.job, "attempt": seat.about.attempt}
-        values["site"] = self._site(seat.site)
-        values["told"] = json.dumps(seat.about.told) if seat.about.told else None
-        values["life"] = None if seat.life is None else json.dumps(seat.life)
-        values["ended_s"] = self.world.now_s if seat.state == OVERDUE else None
-        return connection.execute(_UPDATE, values).rowcount == 1 or seat.state == OVERDUE
-
-    def _store_starts(self, connection: Connection, seats: Sequence[Seat]) -> set[int]:
-        """Puts the jobs that start into the outbox; returns their sites."""
-        starts = [seat for seat in seats if seat.state == STARTING and seat.freed_s is None]
-        connection.executemany(
-            "INSERT INTO outbox (token, job, site, stage, gpus, cap_wanted) VALUES (?, ?, ?, 'queued', ?, ?)",
+    def _decided(self, seats: Sequence[Seat], decisions: Sequence[Decision], notes: Sequence[Note]) -> Decided:
+        """Returns the rows of what was decided."""
+        by_site = self.world.brief.protocol == "each-slot"
+        rows = []
+        for seat in seats:
+            begun = seat.serial in self._begun
+            starts = seat.state == STARTING and not begun and seat.freed_s is None
+            token = self.token(seat.about.job, seat.about.attempt) if starts else None
+            rows.append((seat, begun, self._site(seat.site), token))
+        return Decided(
+            self.world.now_s,
+            rows,
             [
                 (
-                    self.token(seat.about.job, seat.about.attempt),
-                    seat.about.job,
-                    self._site(seat.site),
-                    seat.gpus,
-                    seat.cap,
-                )
-                for seat in starts
-            ],
-        )
-        return {seat.site for seat in starts}
-
-    def _store_decisions(self, connection: Connection, decisions: Sequence[Decision]) -> None:
-        connection.executemany(
-            _DECISION,
-            [
-                (
-                    one.at_s, one.job, one.attempt, one.serial, self.policy,
-                    self._site(one.asker) if self.world.brief.protocol == "each-slot" else None,
-                    self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, json.dumps(one.candidates),
+                    one.at_s, one.job, one.attempt, one.serial, self.policy, self._site(one.asker) if by_site else None,
+                    self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, as_json(one.candidates),
                 )
                 for one in decisions
             ],
+            [(note.at_s, note.job, note.kind, as_json(named(note, self.names).data)) for note in notes],
         )  # fmt: skip
-
-    def _store_notes(self, connection: Connection, notes: Sequence[Note]) -> None:
-        for note in notes:
-            add_event(connection, note.at_s, note.job, note.kind, named(note, self.names).data)
 
     def _site(self, number: int) -> str | None:
         """Returns the name of a site; None for -1."""
@@ -282,6 +253,7 @@ class Books:
             anew: Whether the scheduler starts without its saved state.
         """
         store, world = self.store, self.world
+        finish_parts(store)
         curves = {}
         if not anew and store.value("policy") == self.policy:
             curves = self._open_scheduler()
@@ -366,5 +338,5 @@ def _seat(row: Row, names: Names) -> Seat:
         pinned=about.pinned,
         vetoed=about.vetoed,
         site=names.site(row["site"]),
-        **{name: row[name] for name in _OF_SEAT},
+        **{name: row[name] for name in OF_SEAT},
     )

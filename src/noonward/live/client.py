@@ -23,6 +23,7 @@ from noonward.live.api.shown import (
 )
 from noonward.live.demand.events import EventCall
 from noonward.live.demand.shown import GridEventCalled, GridEventShown, MeterShown
+from noonward.live.output import JobOutput
 from noonward.live.refusals import Problem
 from noonward.live.requests import JobRequest
 from noonward.live.tenants import TenantShown
@@ -183,6 +184,10 @@ class Client:
     def cancel_event(self, number: int) -> GridEventShown:
         """Cancels a grid event that has not ended."""
         return self._call("POST", f"/v1/grid-events/{number}/cancel", GridEventShown)
+
+    def output(self, job: int, *, most: int = 65_536) -> JobOutput:
+        """Returns the end of what a job has printed, at most so many bytes."""
+        return self._call("GET", f"/v1/jobs/{job}/output", JobOutput, params={"bytes": most})
 
     def service(self) -> ServiceShown:
         """Returns the service itself."""

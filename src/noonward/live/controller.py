@@ -17,6 +17,7 @@ import numpy as np
 
 from noonward.errors import NoonwardError
 from noonward.live.books import Books, new_arrivals
+from noonward.live.decided import finish_parts
 from noonward.live.demand.events import EventBook
 from noonward.live.demand.feeds import MeterReadings
 from noonward.live.demand.meters import Meters
@@ -94,6 +95,7 @@ class Controller:
 
     def __init__(self, setup: Setup, store: Store, policy: str | None = None) -> None:
         self.setup, self.store = setup, store
+        finish_parts(store)
         self.lock = threading.RLock()
         self.service = service_name(store)
         self.keeper = setup.keeper(store)

@@ -321,6 +321,11 @@ class SiteAgent:
             connection.execute("UPDATE jobs SET began_s = ? WHERE id = ?", (status.began_s, job))
         state = "lost" if status.reason.startswith("lost") else _TERMINAL[status.phase]
         set_stage(connection, row["token"], "ended")
+        again = state == "failed" and row["attempt"] < row["retries"] and not row["cancelling"]
+        if again and json.loads(row["request"]).get("retry_failed"):
+            code = "" if status.exit_code is None else f"exit code {status.exit_code}"
+            _again(connection, now_s, job, status.reason or code)
+            return True
         end(connection, now_s, job, state, ended_s, status.exit_code, status.reason)
         return True
 
@@ -381,7 +386,7 @@ class SiteAgent:
 
 
 def _again(connection: Connection, now_s: float, job: int, reason: str) -> None:
-    """Queues a job again after its site failed under it; its delay is counted again."""
+    """Queues a job again after its site, or its own command, failed; its delay is counted again."""
     connection.execute(
         "UPDATE jobs SET resumed_s = NULL, finish_s = NULL, running_place = -1, cap = 0, life = NULL, "
         "state = 'submitted', attempt = attempt + 1, arrival_s = ?, serial = NULL, slot = NULL, "

@@ -19,6 +19,10 @@ class TooLateError(NoonwardError):
     """A job has gone too far for what is asked."""
 
 
+class ClusterAwayError(NoonwardError):
+    """A cluster does not answer now."""
+
+
 class Problem(msgspec.Struct, kw_only=True):
     """Why a request was refused."""
 

@@ -62,6 +62,8 @@ class JobRequest(Terms, forbid_unknown_fields=True, kw_only=True, frozen=True, o
     """Whether it waits for its release before it is decided about."""
     retries: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
     """How often it is queued again after a site failed under it."""
+    retry_failed: bool = False
+    """Whether it is queued again, as often, after its own command failed too."""
     priority: Annotated[int, msgspec.Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)] | None = None
     """Jobs of a higher one come first, where the scenario states priorities; None: that of its class."""
     after: Annotated[tuple[int, ...], msgspec.Meta(max_length=1000)] = ()

@@ -71,7 +71,7 @@ def make_token(store: Store, name: str, scope: str, days: int | None = None, *, 
         connection.execute(
             "INSERT INTO tokens (name, scope, hash, made_at, expires_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) "
             "DO UPDATE SET hash = excluded.hash, made_at = excluded.made_at, expires_at = excluded.expires_at",
-            (name, known[0]["scope"] if replace else scope, _hash(token), now.isoformat(), expires),
+            (name, known[0]["scope"] if replace else scope, hash_of(token), now.isoformat(), expires),
         )
 
     store.do(change)
@@ -100,11 +100,13 @@ def revoke_token(store: Store, name: str) -> None:
 
 
 def holder_of(store: Store, token: str) -> Holder | None:
-    """Returns who holds a token, or None if it is void or has expired.
+    """Returns who holds a token, or None if it is void or has expired."""
+    return holder_by(store, hash_of(token))
 
-    A token has 256 random bits, so one round of SHA-256 keeps it.
-    """
-    rows = store.read("SELECT * FROM tokens WHERE hash = ?", _hash(token))
+
+def holder_by(store: Store, hashed: bytes) -> Holder | None:
+    """Returns who holds the token of a hash, or None if it is void or has expired."""
+    rows = store.read("SELECT * FROM tokens WHERE hash = ?", hashed)
     if not rows:
         return None
     expires = rows[0]["expires_at"]
@@ -132,5 +134,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+def hash_of(secret: str) -> bytes:
+    """Returns what is kept of a token or a cookie: they have 256 random bits, so one round of SHA-256 keeps them."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

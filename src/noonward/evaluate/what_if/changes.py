@@ -228,4 +228,9 @@ def _homes_only(fleet: Fleet) -> Fleet:
     for key, kind in fleet.gpu_types.items():
         profiles = {f"{name}@{point.name}": kind.classes[name].model_dump() for name, point in pairs}
         types[key] = {**kind.model_dump(), "classes": profiles}
-    return Fleet.model_validate({**fleet.model_dump(), "gpu_types": types, "ranges": ranges})
+    freedoms: dict[str, dict[str, Any]] = {}
+    for name, freedom in fleet.freedoms.items():
+        displaced = [f"{other}@{point.name}" for other in freedom.preempts for point in fleet.ingress_points]
+        stated = {**freedom.model_dump(exclude_unset=True), "preempts": displaced}
+        freedoms |= {f"{name}@{point.name}": stated for point in fleet.ingress_points}
+    return Fleet.model_validate({**fleet.model_dump(), "gpu_types": types, "ranges": ranges, "freedoms": freedoms})

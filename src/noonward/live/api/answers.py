@@ -12,7 +12,7 @@ from starlette.responses import Response
 from noonward.errors import DataError, ScenarioError
 from noonward.live.api.guard import RefusedError
 from noonward.live.logs import REQUEST
-from noonward.live.refusals import NoSuchJobError, NotYoursError, Problem, TooLateError
+from noonward.live.refusals import ClusterAwayError, NoSuchJobError, NotYoursError, Problem, TooLateError
 from noonward.live.store.database import StoreError
 from noonward.live.store.submit import KeyConflictError
 
@@ -22,6 +22,7 @@ _STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotYoursError, 403, "owner"),
     (TooLateError, 409, "state"),
     (StoreError, 503, "store"),
+    (ClusterAwayError, 503, "cluster"),
     (DataError, 422, "invalid"),
     (ScenarioError, 422, "invalid"),
 )

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from noonward.live.api.rates import Rate
 from noonward.live.store.store import Store
-from noonward.live.tokens import Holder, Scope, any_tokens, holder_of, is_loopback
+from noonward.live.tokens import Holder, Scope, any_tokens, hash_of, holder_by, is_loopback
 
 MOST_BYTES: Final = 16 * 2**20
 """Largest body of a request."""
@@ -105,6 +105,9 @@ class Guard:
         needs_tokens: Whether nobody is answered where there are no tokens.
         requests_per_s: Requests per second that each token may make on average; None: any number.
         jobs_per_s: Jobs per second that each token may submit on average; None: any number.
+
+    Attributes:
+        store: Store with the tokens.
     """
 
     def __init__(
@@ -115,9 +118,9 @@ class Guard:
         requests_per_s: float | None = None,
         jobs_per_s: float | None = None,
     ) -> None:
-        self._needs_tokens = needs_tokens
+        self.store, self._needs_tokens = store, needs_tokens
         self.requests, self.jobs = Rate(requests_per_s), Rate(jobs_per_s)
-        self._holders = _Recent(lambda token: holder_of(store, token))
+        self._holders = _Recent(lambda hashed: holder_by(store, bytes.fromhex(hashed)))
         self._free = _Recent(lambda _: not any_tokens(store))
 
     async def holder(self, request: Request, scope: Scope) -> Holder:
@@ -137,7 +140,15 @@ class Guard:
         Raises:
             RefusedError: It is void, allows too little, or asks too often.
         """
-        holder = await self._holders.of(token)
+        return await self.holder_by(hash_of(token), scope)
+
+    async def holder_by(self, hashed: bytes, scope: Scope) -> Holder:
+        """Returns who holds the token of a hash.
+
+        Raises:
+            RefusedError: It is void, allows too little, or asks too often.
+        """
+        holder = await self._holders.of(hashed.hex())
         if holder is None:
             raise RefusedError(401, "token", "the token is void or has expired; ask the administrator for a new one")
         if not holder.may(scope):

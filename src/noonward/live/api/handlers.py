@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
 from collections import Counter
@@ -35,6 +36,7 @@ from noonward.live.demand.shown import (
     meter_list,
     remark,
 )
+from noonward.live.output import MOST_BYTES, job_output
 from noonward.live.refusals import NoSuchJobError
 from noonward.live.requests import MOST_JOBS, JobRequest, JobRow, RequestChecker, expanded
 from noonward.live.segments import stored_segments
@@ -121,6 +123,7 @@ class Api:
             route("/v1/jobs/{job:job}", "read", self.job),
             route("/v1/jobs/{job:job}", "submit", self.change_job, "PATCH"),
             route("/v1/jobs/{job:job}/why", "read", self.why),
+            route("/v1/jobs/{job:job}/output", "submit", self.output),
             route("/v1/jobs/{job:job}/cancel", "submit", self.cancel, "POST"),
             route("/v1/jobs/{job:job}/hold", "submit", self.hold, "POST"),
             route("/v1/jobs/{job:job}/release", "submit", self.release, "POST"),
@@ -253,6 +256,12 @@ class Api:
         """Says why a job is where it is."""
         await run_in_threadpool(self.shown_job, _job(request))
         return answer(await run_in_threadpool(why, self.controller, _job(request)))
+
+    async def output(self, request: Request, holder: Holder) -> Response:
+        """Shows the end of what a job has printed."""
+        most = number(request, "bytes", 65_536, MOST_BYTES)
+        shown_ = functools.partial(job_output, self.controller, _job(request), most, only_of=holder.only_own)
+        return answer(await run_in_threadpool(shown_))
 
     async def change_job(self, request: Request, holder: Holder) -> Response:
         """Pins a waiting job to a site, or vetoes sites."""
@@ -496,19 +505,23 @@ class Api:
 
     def service_shown(self) -> shown.ServiceShown:
         """Returns what the service is and how it is."""
-        controller = self.controller
+        controller, scenario = self.controller, self.controller.setup.scenario
         counted = self.store.read(f"SELECT count(*) AS n FROM jobs WHERE {IS_OPEN}")
+        now_s = self.store.now_s()
+        slot_s = scenario.slot_s if scenario.protocol == "each-slot" else None
+        next_slot = None if slot_s is None else controller.time_of((now_s // slot_s + 1) * slot_s)
         return shown.ServiceShown(
             version=__version__,
             mode="shadow" if controller.setup.runs_nothing else "live",
             policy=controller.policy,
-            protocol=controller.setup.scenario.protocol,
+            protocol=scenario.protocol,
             start=controller.time_of(0.0),
-            now=controller.time_of(self.store.now_s()),
+            now=controller.time_of(now_s),
             speed=self.store.clock.speed,
             open_jobs=counted[0]["n"],
             problems=controller.problems,
             late_signal_hours=0 if controller.keeper is None else controller.keeper.late_h(),
+            next_slot=next_slot,
         )
 
     async def change_policy(self, request: Request, holder: Holder) -> Response:

@@ -12,6 +12,7 @@ from noonward.live.accounts import Savings
 from noonward.live.api import shown
 from noonward.live.demand.events import EventCall
 from noonward.live.demand.shown import GridEventCalled, GridEventShown, MeterShown
+from noonward.live.output import JobOutput
 from noonward.live.refusals import Problem
 from noonward.live.requests import JobRequest
 from noonward.live.tenants import TenantShown
@@ -30,6 +31,8 @@ _ROUTES: Final[tuple[tuple[str, str, str, Any, Any, tuple[int, ...], tuple[tuple
     ("patch", "/v1/jobs/{job}", "Pin a job to a site or veto sites", shown.Change, shown.JobShown,
      (200, 400, 404, 408, 409, 413, 415, 422, 503), ()),
     ("get", "/v1/jobs/{job}/why", "Why a job is where it is", None, Why, (200, 404, 503), ()),
+    ("get", "/v1/jobs/{job}/output", "The end of what a job has printed", None, JobOutput, (200, 404, 422, 503),
+     (("bytes", _NUMBER),)),
     ("post", "/v1/jobs/{job}/cancel", "Cancel a job", None, shown.JobShown, (202, 404, 503), ()),
     ("post", "/v1/jobs/{job}/hold", "Hold a waiting job", None, shown.JobShown, (200, 404, 409, 503), ()),
     ("post", "/v1/jobs/{job}/release", "Let a held job go on", None, shown.JobShown, (200, 404, 409, 503), ()),

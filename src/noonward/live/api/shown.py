@@ -162,6 +162,8 @@ class ServiceShown(msgspec.Struct, kw_only=True):
     """Loops that failed last or are late, with what is wrong."""
     late_signal_hours: int
     """Hours of zones whose prices and intensities are not known yet; something stands in for them."""
+    next_slot: str | None = None
+    """When the service decides next, in its time, under the protocol each-slot; None: when a job arrives."""
 
 
 class Event(msgspec.Struct, kw_only=True):

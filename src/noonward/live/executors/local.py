@@ -16,7 +16,7 @@ from noonward.errors import FileError
 from noonward.files import write_text
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.protocol import ClusterError, Order, Phase, Status
-from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping, end_of_file
 
 _RUNNER: Final = """
 command -p mkdir "$1/claimed" 2>/dev/null || exit 0
@@ -148,6 +148,10 @@ class LocalExecutor(RunningJobs):
             token=order.token, handle=order.token, phase=phase, began_s=began_s, ended_s=ended_s, exit_code=exit_code,
             reason=reason,
         )  # fmt: skip
+
+    def printed(self, order: Order, most: int) -> bytes | None:
+        """Returns the end of the job's output file; None where the job names another one."""
+        return end_of_file(self.folder / order.token / "output", most) if order.terms.output is None else None
 
     def strays(self) -> list[Order]:
         """Returns none: a job that was written and not recorded has the token that is looked up first."""

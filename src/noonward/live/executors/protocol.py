@@ -141,6 +141,14 @@ class Executor(Protocol):
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns what is known about jobs; one that the cluster does not know is left out."""
 
+    def printed(self, order: Order, most: int) -> bytes | None:
+        """Returns the end of what a job has printed; None where the service cannot read it.
+
+        Args:
+            order: The job.
+            most: How much, bytes.
+        """
+
     def strays(self) -> list[Order]:
         """Returns the held jobs of this service at the cluster, whether or not it knows them."""
 

@@ -110,6 +110,11 @@ class RayExecutor(RunningJobs):
     def _time(self, milliseconds: float | None) -> float | None:
         return None if milliseconds is None else self._second_of(milliseconds / 1000.0)
 
+    def printed(self, order: Order, most: int) -> bytes | None:
+        """Returns the end of the job's log, as Ray keeps it."""
+        status, found = self._web.call("GET", f"/api/jobs/{order.token}/logs", known=(404,))
+        return None if status == 404 else str(found["logs"]).encode()[-most:]
+
     def strays(self) -> list[Order]:
         """Returns none: nothing is held at Ray."""
         return []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal, get_args
 
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError
@@ -76,6 +79,8 @@ class PowerCaps:
 class RunningJobs:
     """The part of an executor that is about running jobs; this one ends jobs to stop them and starts them again.
 
+    It cannot read what they print.
+
     Attributes:
         levers: What it can do with running jobs.
         stopped_as: Where a job stands that was to be suspended and has stopped.
@@ -129,9 +134,31 @@ class RunningJobs:
         self.power_caps.set(order, share, nodes)
         return nodes
 
+    def printed(self, order: Order, most: int) -> bytes | None:
+        """Returns the end of what a job has printed, ``most`` bytes; None where the service cannot read it."""
+        return None
+
     def nodes_of(self, order: Order) -> str:
         """Returns the nodes that a job runs on, as its cluster names them; empty where it does not say."""
         return ""
+
+
+def end_of_file(path: Path, most: int) -> bytes | None:
+    """Returns the last bytes of a plain file; None where it cannot be read.
+
+    A link is not followed: a job may have put it there, and what it may not read itself is not read for it.
+    """
+    try:
+        place = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    about = os.fstat(place)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(place)
+        return None
+    with os.fdopen(place, "rb") as file:
+        file.seek(max(0, about.st_size - most))
+        return file.read(most)
 
 
 def missing_levers(levers: Sequence[Lever], able: frozenset[Lever]) -> list[Lever]:

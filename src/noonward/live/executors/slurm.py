@@ -16,7 +16,7 @@ from typing import Final, Literal
 from noonward.live.executors.environment import passed_on, working_folder
 from noonward.live.executors.identity import Account, Users, put_in
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
-from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping, end_of_file
 from noonward.live.executors.script import batch_script
 from noonward.live.terms import EVERY
 from noonward.units import MINUTE_S
@@ -208,6 +208,20 @@ class SlurmExecutor(RunningJobs):
             *(f"--{name}={value}" for name, value in own.items() if value is not None),
             *(("--exclusive",) if terms.exclusive else ()),
         )
+
+    def printed(self, order: Order, most: int) -> bytes | None:
+        """Returns the end of the file that the job prints to, where that is on a file system of this machine too.
+
+        Files that jobs name, and those of jobs that run as other users, are not read: the service may be allowed to
+        read what these are not.
+        """
+        if self._as_user or order.terms.output is not None:
+            return None
+        folder = self._chdir or working_folder()
+        name = (self._output or f"{folder}/%x.out").replace("%x", order.token).replace("%j", str(order.handle))
+        if "%" in name or (order.terms.workdir is not None and not Path(name).is_absolute()):
+            return None
+        return end_of_file(folder / name, most)
 
     def _gang(self, gpus: int) -> tuple[str, ...]:
         """Returns the options that ask for a gang."""

@@ -34,6 +34,8 @@ AHEAD_H: Final = DAY_H
 """Hours ahead that are asked for, so that an hour is known when it begins."""
 FINAL: Final = timedelta(days=3)
 """An estimate that its publisher has not replaced for so long counts as final."""
+ZERO_H: Final = 24
+"""Hours in a row for which a price, or an intensity that is not an average, may be exactly zero."""
 KEPT: Final = timedelta(days=14)
 """How long hours are kept in memory."""
 
@@ -159,6 +161,8 @@ class FeedSource(SignalSource):
         quantity = each.feed.quantity
         known = hours.filter(pl.col(quantity).is_not_null())
         final, expected = self._final[zone, quantity], self._expected.setdefault((zone, quantity), {})
+        new = {time.astimezone(UTC): value for time, value in known.select("timestamp", quantity).iter_rows()}
+        _require_believable({**expected, **final, **new}, new, each.feed, zone)
         for time, value, estimated in known.select("timestamp", quantity, "estimated").iter_rows():
             hour = time.astimezone(UTC)
             begun = hour + timedelta(hours=1) > now and not each.feed.day_ahead
@@ -193,6 +197,32 @@ class FeedSource(SignalSource):
                 ]
             ).reshape(len(zones), hours)
         return Signals(start=start, zones=zones, value_ZH=value)
+
+
+def _require_believable(known: Mapping[datetime, float], new: Mapping[datetime, float], feed: Feed, zone: str) -> None:
+    """Raises DataError where zeros of a reply are no values: publishers that fail often say zero.
+
+    No grid's average intensity is exactly zero. A price, or the intensity of a marginal plant, can be, but not for
+    ``ZERO_H`` hours in a row.
+
+    Args:
+        known: Values by hour, with those of the reply.
+        new: Values of the reply.
+        feed: Who says them.
+        zone: Zone that they are of.
+    """
+    most = 1 if feed.basis == "average" else ZERO_H
+    for hour in sorted(new):
+        row = 0
+        while row < most and known.get(hour - row * timedelta(hours=1)) == 0.0:
+            row += 1
+        if row == most:
+            what = "price" if feed.quantity == "price" else "intensity"
+            long = "" if most == 1 else f" for {most} hours in a row"
+            raise DataError(
+                f"{feed.title} says that the {what} of {zone} is exactly 0{long} at {hour:%Y-%m-%d %H:%M} UTC; that is "
+                "no value, so the reply is not used"
+            )
 
 
 def _hour(time: datetime) -> datetime:

@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 from noonward.errors import NoonwardError
 from noonward.live.api.answers import refusal
 from noonward.live.api.guard import Guard, RefusedError, body_of
+from noonward.live.store.database import StoreError
 from noonward.live.tokens import Scope
 from noonward.live.web.html import HEADERS, SAID, STATIC, Html
 from noonward.live.web.sessions import Sessions, Visitor
@@ -102,6 +103,8 @@ class Entry:
             await self.sessions.open(request, response, fields.get("token", "").strip())
         except RefusedError as refused:
             return self._login(refused.status, "/", refused.message)
+        except StoreError as error:
+            return self._login(503, "/", str(error))
         return response
 
     def _login(self, status: int, path: str, message: str) -> Response:
@@ -110,7 +113,7 @@ class Entry:
     async def log_out(self, request: Request, visitor: Visitor, fields: dict[str, str]) -> Response:
         """Ends the session."""
         response = to("/login")
-        self.sessions.close(request, response)
+        await self.sessions.close(request, response)
         return response
 
 

@@ -512,16 +512,19 @@ class World:
     def candidates(self, asker: int) -> list[dict[str, object]]:
         """Returns a row per site: whether it is feasible for an asker's job, its free GPUs, queue, price, intensity."""
         mask_A, site_S = self.view.mask_NA[asker], self.view.site_S
+        columns = (site_S[name].tolist() for name in ("free", "waiting", "price", "carbon"))
         return [
             {
                 "site": name,
-                "feasible": bool(mask_A[1 + s]),
-                "free": int(site_S["free"][s]),
-                "waiting": int(site_S["waiting"][s]),
-                "price_usd_per_mwh": _known(site_S["price"][s]),
-                "carbon_g_per_kwh": _known(site_S["carbon"][s]),
+                "feasible": bool(feasible),
+                "free": int(free),
+                "waiting": int(waiting),
+                "price_usd_per_mwh": _known(price),
+                "carbon_g_per_kwh": _known(carbon),
             }
-            for s, name in enumerate(self.brief.sites)
+            for name, feasible, free, waiting, price, carbon in zip(
+                self.brief.sites, mask_A[1:].tolist(), *columns, strict=True
+            )
         ]
 
     # What became of jobs.
@@ -684,4 +687,4 @@ class World:
 
 def _known(value: float) -> float | None:
     """Returns a value, or None where it is unknown."""
-    return None if np.isnan(value) else float(value)
+    return None if value != value else float(value)

@@ -1,0 +1,153 @@
+"""What was decided, as rows of the store: written in one change, or in parts that other changes get between.
+
+A decision about many jobs takes seconds to write, and nothing else is written meanwhile. So more than ``PART`` rows
+are written in parts. The change that holds the journal and the scheduler's state writes the first part and keeps the
+others in the table ``meta``; each then has a change of its own, which also deletes it there. A decision is thus stored
+whole by its first change: after a crash ``finish_parts`` writes what is left of it, before anything reads the jobs.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from noonward.live.running_jobs import store_running
+from noonward.live.store.database import Connection
+from noonward.live.store.store import Store
+from noonward.live.world.seats import OVERDUE, Seat
+
+PART: Final = 250
+"""Rows of jobs, decisions and events, each, that one change writes."""
+OF_SEAT: Final = (
+    "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
+    "resumed_s", "finish_s", "running_place", "cap",
+)  # fmt: skip
+"""Columns of the table ``jobs`` that a seat has under the same names."""
+_NAME: Final = "part."
+T = TypeVar("T")
+_of_seat = operator.attrgetter(*OF_SEAT)
+_UPDATE: Final = f"""
+UPDATE jobs SET state = ?, ended_s = ?, token = ?, site = ?, told = ?, life = ?, {" = ?, ".join(OF_SEAT)} = ?
+WHERE id = ? AND attempt = ?
+"""
+_SHOWN: Final = "SELECT id, attempt FROM jobs WHERE state IN ('submitted', 'transit', 'waiting') AND id IN"
+_START: Final = "INSERT INTO outbox (token, job, site, stage, gpus, cap_wanted) VALUES (?, ?, ?, 'queued', ?, ?)"
+_DECISION: Final = """
+INSERT INTO decisions (at_s, job, attempt, serial, policy, asker, choice, gpus, level, earliest_s, candidates)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+class Decided(msgspec.Struct, array_like=True):
+    """What decisions leave in the store; sites are named, since a fleet may change before it is written."""
+
+    now_s: float
+    """Time of the books, s."""
+    jobs: list[tuple[Seat, bool, str | None, str | None]] = []
+    """Jobs that have changed, whether each had been started before, its site, and the token of one that starts."""
+    decisions: list[tuple[Any, ...]] = []
+    """Rows of the table ``decisions``."""
+    events: list[tuple[float, int | None, str, str]] = []
+    """Rows of the table ``events``."""
+
+    def parts(self) -> list[Decided]:
+        """Returns the same in parts, at least one; events and decisions come before the jobs that they are of."""
+        if max(len(self.jobs), len(self.decisions), len(self.events)) <= PART:
+            return [self]
+        return [
+            *(Decided(self.now_s, events=some) for some in _some(self.events)),
+            *(Decided(self.now_s, decisions=some) for some in _some(self.decisions)),
+            *(Decided(self.now_s, jobs=some) for some in _some(self.jobs)),
+        ]
+
+    def store(self, connection: Connection) -> list[Seat]:
+        """Writes the rows, within a change; returns the jobs that are no longer what the books think.
+
+        A job that was cancelled meanwhile is not started.
+        """
+        missed = self._store_jobs(connection)
+        connection.executemany(_DECISION, self.decisions)
+        connection.executemany("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", self.events)
+        return missed
+
+    def _store_jobs(self, connection: Connection) -> list[Seat]:
+        freed = [
+            (seat.freed_s, seat.about.job, seat.about.attempt) for seat, *_ in self.jobs if seat.freed_s is not None
+        ]
+        connection.executemany("UPDATE jobs SET freed_s = ? WHERE id = ? AND attempt = ?", freed)
+        there = [row for row in self.jobs if row[0].freed_s is None]
+        ran = [seat for seat, begun, *_ in there if begun]
+        missed = [seat for seat in ran if not store_running(connection, seat, self.now_s)]
+        new = [(seat, site, token) for seat, begun, site, token in there if not begun]
+        if not new:
+            return missed
+        marks = ", ".join("?" * len(new))
+        found = connection.execute(f"{_SHOWN} ({marks})", [seat.about.job for seat, *_ in new])
+        shown = {(row["id"], row["attempt"]) for row in found}
+        missed += [seat for seat, *_ in new if _key(seat) not in shown and seat.state != OVERDUE]
+        new = [row for row in new if _key(row[0]) in shown]
+        connection.executemany(_UPDATE, [_row(seat, site, token, self.now_s) for seat, site, token in new])
+        connection.executemany(
+            _START, [(token, seat.about.job, site, seat.gpus, seat.cap) for seat, site, token in new if token]
+        )
+        return missed
+
+
+def keep_parts(store: Store, connection: Connection, parts: Sequence[Decided]) -> dict[str, Decided]:
+    """Keeps parts that are to be written later, within a change; returns them by their names in the table ``meta``."""
+    named = {f"{_NAME}{number:06d}": part for number, part in enumerate(parts)}
+    store.keep(connection, {name: msgspec.msgpack.encode(part) for name, part in named.items()})
+    return named
+
+
+def write_part(store: Store, name: str, part: Decided) -> list[Seat]:
+    """Writes a part that was kept, once; returns the jobs that are no longer what the books think.
+
+    Raises:
+        StoreError: The store cannot be written now; the part is still kept.
+    """
+
+    def change(connection: Connection, now_s: float) -> list[Seat]:
+        kept = connection.execute("DELETE FROM meta WHERE name = ?", (name,)).rowcount
+        return part.store(connection) if kept else []
+
+    return store.do(change)
+
+
+def finish_parts(store: Store) -> None:
+    """Writes what a crash, or a store that could not be written, has left of a decision.
+
+    Raises:
+        StoreError: The store cannot be written now.
+    """
+    for row in store.read(f"SELECT name, value FROM meta WHERE name LIKE '{_NAME}%' ORDER BY name"):
+        content: Any = store.database.unpacked(row["value"])
+        write_part(store, row["name"], msgspec.msgpack.decode(content, type=Decided))
+
+
+def _some(rows: list[T]) -> Iterator[list[T]]:
+    """Yields rows, ``PART`` at a time."""
+    return (rows[n : n + PART] for n in range(0, len(rows), PART))
+
+
+def _key(seat: Seat) -> tuple[int, int]:
+    return seat.about.job, seat.about.attempt
+
+
+def _row(seat: Seat, site: str | None, token: str | None, now_s: float) -> tuple[Any, ...]:
+    """Returns the values of ``_UPDATE`` of a job that had not been started before."""
+    return (
+        seat.state,
+        now_s if seat.state == OVERDUE else None,
+        token,
+        site,
+        json.dumps(seat.about.told) if seat.about.told else None,
+        None if seat.life is None else json.dumps(seat.life),
+        *_of_seat(seat),
+        seat.about.job,
+        seat.about.attempt,
+    )

@@ -1,0 +1,134 @@
+"""Decisions that are written in parts: whole whatever happens between two of them."""
+
+import numpy as np
+import pytest
+
+from noonward.engine.run import run
+from noonward.live import books, decided
+from noonward.live.operator import cancel_job
+from noonward.live.requests import JobRequest
+from noonward.live.store.database import StoreError
+from noonward.schedule.policies import make_scheduler
+
+POLICIES = [("booked-persistence", "each-slot"), ("local-fcfs", "each-slot"), ("dp-max-clock", "on-arrival")]
+JOB = JobRequest(name="a", work=600.0, class_="fine-tuning", origin="north", gpus_min=1, gpus_max=1)
+COUNTS = {
+    "outbox": "SELECT job, count(*) AS n FROM outbox GROUP BY job",
+    "starts": "SELECT job, count(*) AS n FROM events WHERE kind = 'start decided' GROUP BY job",
+}
+
+
+class KilledError(BaseException):
+    """The service ends here."""
+
+
+def left(live):
+    return [row["name"] for row in live.store.read("SELECT name FROM meta WHERE name LIKE 'part.%' ORDER BY name")]
+
+
+def counts(live):
+    decisions = live.store.read("SELECT at_s, job, attempt, choice FROM decisions ORDER BY at_s, job, id")
+    return [tuple(row) for row in decisions], {
+        name: {row["job"]: row["n"] for row in live.store.read(query)} for name, query in COUNTS.items()
+    }
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize(("policy", "protocol"), POLICIES)
+def test_a_service_that_is_killed_between_parts_decides_as_if_it_had_not_been(
+    service, monkeypatch, policy, protocol, written
+):
+    crowded = f"protocol={protocol}", "slot_s=900", "jobs.count=90", "fleet.sites.0.gpus=2", "fleet.sites.1.gpus=2"
+    whole = service(policy, *crowded, "jobs.gpus_cap=2")
+    whole.play()
+    monkeypatch.setattr(decided, "PART", 1)
+    live, calls, kills = service(policy, *crowded, "jobs.gpus_cap=2"), 0, []
+    write, steps = books.write_part, live.steps
+
+    def killed(store, name, part):
+        nonlocal calls
+        calls += 1
+        if calls % 2 == 0:
+            if written:
+                write(store, name, part)
+            kills.append(len(left(live)))
+            raise KilledError
+        return write(store, name, part)
+
+    def steps_again():
+        try:
+            steps()
+        except KilledError:
+            live.restart()
+            assert left(live) == []
+            steps()
+
+    monkeypatch.setattr(books, "write_part", killed)
+    live.steps = steps_again
+    live.play()
+    assert len(kills) > 10
+    assert max(kills) > 1, "more than one part was left"
+    start_s_J = run(live.environment, make_scheduler(policy)).job_J["start_s"]
+    rows = live.store.read("SELECT * FROM jobs ORDER BY arrival_s, id")
+    found = [np.nan if row["start_s"] is None else row["start_s"] for row in rows]
+    np.testing.assert_array_equal(found, start_s_J)
+    assert counts(live) == counts(whole)
+    assert set(counts(live)[1]["outbox"].values()) == {1}
+
+
+def test_parts_that_cannot_be_written_are_written_once_by_the_next_decision(live, monkeypatch):
+    monkeypatch.setattr(decided, "PART", 2)
+    write, fails = books.write_part, iter([False, True, True])
+
+    def failing(store, name, part):
+        if next(fails, False):
+            raise StoreError("the disk is full")
+        return write(store, name, part)
+
+    monkeypatch.setattr(books, "write_part", failing)
+    live.submit(*[JOB] * 5)
+    live.set_time(60.0)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            live.controller.decide()
+        assert len(left(live)) == 7, "3 parts of events, 3 of decisions, 3 of jobs; two are written"
+        live.set_time(live.clock.seconds + 60.0)
+    live.controller.decide()
+    assert left(live) == []
+    assert counts(live)[1] == {"outbox": dict.fromkeys(range(1, 6), 1), "starts": dict.fromkeys(range(1, 6), 1)}
+    assert {row["state"] for row in live.store.read("SELECT state FROM jobs")} == {"starting"}
+
+
+def test_jobs_are_submitted_and_cancelled_between_parts(live, monkeypatch):
+    monkeypatch.setattr(decided, "PART", 2)
+    write, between = books.write_part, []
+
+    def interrupted(store, name, part):
+        if part.jobs and not between:
+            between.append(live.submit(JOB)[0])
+            cancel_job(live.controller, 4, "me")
+        return write(store, name, part)
+
+    monkeypatch.setattr(books, "write_part", interrupted)
+    live.submit(*[JOB] * 5)
+    live.set_time(60.0)
+    free = int(live.controller.world.view.site_S["free"].sum())
+    live.controller.decide()
+    assert between == [6]
+    states = {row["id"]: row["state"] for row in live.store.read("SELECT id, state FROM jobs")}
+    assert states == dict.fromkeys((1, 2, 3, 5), "starting") | {4: "cancelled", 6: "submitted"}
+    assert set(counts(live)[1]["outbox"]) == {1, 2, 3, 5}
+    live.set_time(120.0)
+    live.controller.decide()
+    assert int(live.controller.world.view.site_S["free"].sum()) == free - 5, "the cancelled job gave its GPU back"
+
+
+def test_what_names_a_site_is_named_before_it_is_kept(live, monkeypatch):
+    monkeypatch.setattr(decided, "PART", 1)
+    kept = []
+    monkeypatch.setattr(books, "write_part", lambda store, name, part: kept.append(part) or [])
+    live.submit(JOB, JOB)
+    live.set_time(60.0)
+    live.controller.decide()
+    assert [part.jobs[0][2] for part in kept if part.jobs] == ["north", "north"]
+    assert [part.decisions[0][6] for part in kept if part.decisions] == ["north", "north"]

@@ -234,10 +234,10 @@ def flexibility_table(found: Flexibility) -> TextTable:
             for cell in found.cells
         ),
         caption=f"Events per environment: {found.events}; environments: {found.environments}. All sites at once. "
-        "attained: energy left out of what was asked, in five-minute means. USD per MWh: work not done during the event at what "
-        "a GPU-hour earns, never made up. at least: for the jobs that run without events, any mix of caps and stops, "
-        "without overhead. utility: what the whole run loses, work made up later included; negative: it gains. late "
-        "jobs: dropped or not done, beyond those without events",
+        "attained: energy left out of what was asked, in five-minute means. USD per MWh: work not done during the "
+        "event at what a GPU-hour earns, never made up. at least: for the jobs that run without events, any mix of "
+        "caps and stops, without overhead. utility: what the whole run loses, work made up later included; negative: "
+        "it gains. late jobs: dropped or not done, beyond those without events",
     )  # fmt: skip
 
 

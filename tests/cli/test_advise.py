@@ -81,10 +81,6 @@ def test_two_files_and_a_waiting_time(noonward, fleet):
         (("--queue", "screen.txt"), "screen.txt, line 1: this is squeue's table for the screen"),
         (("--queue", "bytes.txt"), "bytes.txt is not UTF-8"),
         (("--queue", "q.txt"), "say whose queue it is: --at SITE"),
-        (
-            ("--queue", "endless.txt", "--at", "south"),
-            "job 2 (plain) has no time limit; say how long such jobs run: --run-hours",
-        ),
         (("--queue", "q.txt", "--at", "south", "--now", "noon"), "--now: 'noon' is not a time"),
         (("--queue", "q.txt", "--at", "south", "--now", "2026-04-01"), "bring the signal files up to date"),
         (("--queue", "q.txt", "--at", "south", "--policy", "booked-perfect"), "reads the future"),
@@ -93,7 +89,6 @@ def test_two_files_and_a_waiting_time(noonward, fleet):
 )
 def test_bad_input_is_one_clear_error(noonward, fleet, tmp_path, monkeypatch, words, said):
     (tmp_path / "screen.txt").write_text(SCREEN)
-    (tmp_path / "endless.txt").write_text(TABLE.replace("30:00|30:00", "UNLIMITED|UNLIMITED"))
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = noonward("advise", "--fleet", fleet, *(() if "--now" in words else NOW), *words)

@@ -200,7 +200,7 @@ def test_details_of_a_table_stand_beside_its_jobs(jobs: Callable[..., Path]) -> 
     assert details is not None
     assert details.columns == ["job_id", "user", "team", "name", "partition", "limit_s", "state", "priority"]
     assert details["name"].to_list() == [f"hour {s / 3600:.0f}" for s in environment.jobs.arrival_s_J]
-    assert details.row(0) == ("167", None, None, "hour 0", None, 7200.0, "done")
+    assert details.row(0) == ("167", None, None, "hour 0", None, 7200.0, "done", None)
     assert build_environment(load_scenario("tiny")).details is None
 
 

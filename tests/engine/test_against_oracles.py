@@ -188,9 +188,9 @@ def test_in_random_worlds_budgets_hold_jobs_back_until_their_periods_end():
     for seed in range(60):
         for protocol in ("each-slot", "on-arrival"):
             world = small_worlds.with_tenants(small_worlds.draw(seed, protocol), seed)
-            free, _ = play(world, Wanderer(seed))
+            free = play(world, Wanderer(seed))
             small_worlds.with_budgets(world, seed)
-            kept, _ = play(world, Wanderer(seed))
+            kept = play(world, Wanderer(seed))
             held += not np.array_equal(free.job_J["start_s"], kept.job_J["start_s"], equal_nan=True)
             turn_s = small_worlds.Budgets(world.start, [], None, None).turns_s(1.0)[0]
             later += bool((kept.job_J["start_s"] >= turn_s).any())

@@ -71,7 +71,7 @@ def test_hours_of_other_months_have_no_chance_and_without_load_none_has():
 
 
 def test_the_charge_of_a_month_counts_its_own_days():
-    """At the end of a month the highest days have passed; the next month begins anew."""
+    """At the end of a month the highest days have passed; the next month starts from zero."""
     mw_H, last = load(), 24 * 90  # 31 July
     mw_H[24 * 62 : 24 * 80] += 40
     one = Coincident(usd_per_kw_year=1, peaks=1, per="month")

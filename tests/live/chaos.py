@@ -352,6 +352,9 @@ class Faults:
             "signals": [feed | {"url": server.url, "quota_per_hour": 100_000} for feed in (prices, intensities)],
             "policy": "cheapest-feasible",
         }
+        scenario = self.folder / "chaos.yaml"
+        economics = "economics: {revenue_usd_per_gpu_hour: 2, carbon_usd_per_t: 50}"
+        scenario.write_text(f"{SCENARIO}{economics}\nsignals: {{source: generated}}\n")
 
         def hangs(*asked):
             mended.wait(60.0)

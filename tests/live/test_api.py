@@ -340,7 +340,7 @@ def test_tokens_are_looked_up_off_the_event_loop(live, http, monkeypatch):
         return looked
 
     monkeypatch.setattr(guard, "any_tokens", spy(guard.any_tokens))
-    monkeypatch.setattr(guard, "holder_of", spy(guard.holder_of))
+    monkeypatch.setattr(guard, "holder_by", spy(guard.holder_by))
     assert http.get("/v1/jobs").status_code == 200
     token = make_token(live.store, "ci", "read")
     with TestClient(make_app(live.controller), base_url="http://example.org", client=PEER) as client:

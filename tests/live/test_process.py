@@ -84,7 +84,7 @@ def test_the_demo_runs_jobs_and_is_driven_from_the_command_line(demo, noonward, 
     assert "submitted 3 jobs" in noonward("submit", "--file", tmp_path / "jobs.json", "--key", "again", *at).out
     assert "(3 known already)" in noonward("submit", "--file", tmp_path / "jobs.json", "--key", "again", *at).out
     held = noonward("submit", "true", "--work", 5, "--gpus", 16, "--origin", "toronto", *at)
-    number = int(re.search(r"(\d+)$", held.out.strip())[1])
+    number = int(re.search(r"submitted 1 job: (\d+)", held.out)[1])
     assert "drained" in noonward("live", "drain", "singapore", *at).out
     assert "open" in noonward("live", "undrain", "singapore", *at).out
     assert "is off" in noonward("live", "dispatch", "singapore", "--off", *at).out

@@ -518,7 +518,7 @@ def with_budgets(world, seed):
     rng = random.Random(f"{seed} budgets")
     world.start = START - timedelta(hours=rng.choice((1, 2, 3, 25, 26)))  # the last of February 2022 was a Monday
     site = world.sites[0]
-    kwh = sum(row["work"] for row in world.rows) * site.unit_j(1, 0, 0) / 3.6e6 / len(world.rows)
+    kwh = sum(row["work"] for row in world.rows) * site.unit_j(1, 0, 0) / 3.6e6 / len(world.rows) or 1.0
     for tenant in world.tenants:
         some = rng.randint(1, 4) * kwh * rng.choice((0.3, 1.0, 2.0))
         amounts = {"kwh": some}

@@ -48,7 +48,7 @@ def bench(
     every: Annotated[
         float,
         typer.Option(
-            parser=duration(1.0, bare=True),
+            parser=duration(1.0),
             metavar="DURATION",
             help="live --http: how often the service decides, e.g. 20s. [default: 1h]",
             show_default=False,

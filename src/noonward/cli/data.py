@@ -307,37 +307,37 @@ def peaks(
     now; the Brier score says how good that is (0 is perfect), over all days that the file allows.
     """
     import json as json_module
+    from dataclasses import asdict
 
     from pydantic import ValidationError
     from rich.table import Table
 
+    from noonward.cli.import_ import pairs
+    from noonward.data.clock import Clock
+    from noonward.data.scenarios.load import explained
     from noonward.errors import ScenarioError
     from noonward.evaluate.peak_forecast import scored_peaks
+    from noonward.forecasts.system_peaks import WATCHED
     from noonward.model.cluster.meter import SystemLoadFile
     from noonward.model.cluster.tariff import Coincident
 
-    pairs = [each.partition("=") for each in (columns or "").split(",") if each]
-    if any(not name or not value for name, _, value in pairs):
+    if Clock(clock).offset is not None and clock != "UTC":
+        raise ScenarioError(f"--clock {clock!r} has no months of a place; give an IANA time zone, or UTC")
+    named, bare = pairs("--columns", columns.split(",") if columns else None)
+    if bare:
         raise ScenarioError(f"--columns {columns!r} is no list of names; write it as time=T,load=L")
-    said = SystemLoadFile(
-        path=file, columns={name: value for name, _, value in pairs}, zone=zone, timezone=timezone, times=times
-    )
+    said = SystemLoadFile(path=file, columns=named, zone=zone, timezone=timezone, times=times)
     stated: dict[str, object] = {"usd_per_kw_year": 0.0, "peaks": count, "per": per, "interval_min": interval_min}
     if months is not None:
         stated["months"] = [int(each) if each.strip().isdigit() else each for each in months.split(",")]
     try:
         charge = Coincident.model_validate(stated)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ScenarioError(f"{first['loc'][0]}: {first['msg']}; months are 1 to 12, intervals 5 to 60 min") from None
+        raise ScenarioError(explained(error, "what is asked for", stated, Coincident, "coincident charge")) from None
     found, score = scored_peaks(said, charge, clock)
     if json:
-        figures = (
-            {}
-            if score is None
-            else {name: getattr(score, name) for name in ("brier", "base", "skill", "caught", "watched")}
-        )
-        print(json_module.dumps({"peaks": [time.isoformat() for time in found], "forecast": figures or None}, indent=1))
+        figures = None if score is None else {**asdict(score), "skill": score.skill}
+        print(json_module.dumps({"peaks": [time.isoformat() for time in found], "forecast": figures}, indent=1))
         return
     table = Table(title=f"{len(found)} peaks")
     table.add_column("begin, UTC")
@@ -350,5 +350,5 @@ def peaks(
     print(
         f"forecast a day ahead: Brier score {score.brier:.5f}, of the base rate {score.base:.5f} (skill "
         f"{score.skill:.0%}); {score.caught:.0%} of the peaks lay in the {score.watched:.1%} of hours whose "
-        "chance was above 10%"
+        f"chance was above {WATCHED:.0%}"
     )

@@ -47,8 +47,8 @@ def _stated(fleet: Fleet, s: int) -> Site:
     meter = site.meter
     if meter.system_load is not None and tariff.coincident:
         file = meter.system_load
-        changed = file.path.stat().st_mtime_ns if file.path.is_file() else 0
-        peaks = tuple(_cached_peaks(file.model_dump_json(), changed, charge, zone) for charge in tariff.coincident)
+        said, changed = file.model_dump_json(), _changed(file)
+        peaks = tuple(_cached_peaks(said, changed, charge, zone) for charge in tariff.coincident)
         meter = meter.model_copy(update={"system_peaks": peaks})
     return site.model_copy(update={"timezone": zone, "meter": meter})
 
@@ -69,7 +69,7 @@ def system_peaks(file: SystemLoadFile, charge: Coincident, zone: str) -> tuple[d
     Raises:
         DataError: As ``system_load``, or the file's intervals do not divide the charge's.
     """
-    start, step_s, mw_X = system_load(file)
+    start, step_s, mw_X = _loads(file)
     interval_s = charge.interval_min * MINUTE_S
     if interval_s % step_s:
         raise DataError(
@@ -114,13 +114,22 @@ def system_load_by_hour(fleet: Fleet, start: datetime, hours: int) -> SystemLoad
 
 def hourly_highest(file: SystemLoadFile, start: datetime, hours: int) -> F8:
     """Returns the load of the highest interval of each hour from a full hour on, MW; NaN where none is known."""
-    changed = file.path.stat().st_mtime_ns if file.path.is_file() else 0
-    first, step_s, mw_X = _cached_load(file.model_dump_json(), changed)
+    first, step_s, mw_X = _loads(file)
     hour_X = np.floor((first.timestamp() - start.timestamp() + step_s * np.arange(len(mw_X))) / HOUR_S).astype(np.int64)
     kept_X = (hour_X >= 0) & (hour_X < hours) & np.isfinite(mw_X)
     highest_H = np.full(hours, -np.inf)
     np.maximum.at(highest_H, hour_X[kept_X], mw_X[kept_X])
     return np.where(np.isfinite(highest_H), highest_H, np.nan)
+
+
+def _loads(file: SystemLoadFile) -> tuple[datetime, float, F8]:
+    """Returns what ``system_load`` does; a file that has not changed is read once."""
+    return _cached_load(file.model_dump_json(), _changed(file))
+
+
+def _changed(file: SystemLoadFile) -> int:
+    """Returns when a file was written last, ns; 0 where there is none."""
+    return file.path.stat().st_mtime_ns if file.path.is_file() else 0
 
 
 @functools.lru_cache(maxsize=16)

@@ -42,8 +42,8 @@ def at_loads(scenario: Scenario, listed: str, environments: int, seed: int) -> d
     Example:
         >>> from noonward.data.scenarios.load import load_scenario
         >>> cases = at_loads(load_scenario("training-days"), "50%,70%", 1, 0)
-        >>> {name: round(each.jobs.rate_factor, 3) for name, each in cases.items()}
-        {'load=50%': 0.588, 'load=70%': 0.823}
+        >>> {name: round(each.jobs.rate_factor, 2) for name, each in cases.items()}
+        {'load=50%': 0.59, 'load=70%': 0.82}
     """
     loads = dict.fromkeys(_load(each) for each in listed.split(",") if each.strip())
     if not loads:

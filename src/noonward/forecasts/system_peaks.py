@@ -2,11 +2,11 @@
 
 It reads the load up to now and nothing else. The load of the next two days is what is usual at the hour (mean of the
 last five days of the same kind, weekdays or weekend) plus a part of how far the last hours lie above what is usual,
-fitted by least squares for each lead on the days before. What was missed then makes the scenarios of now. In a scenario
-the highest hour of a day counts by the chance that fewer other days of the season lie above it than the charge has
-peaks: those that have passed, and those to come, whose highest loads have the mean and spread of the last eight weeks.
-Beyond two days an hour is as likely as it was the highest of its day before, and such a day among those that count. The
-chance is a quarter of that: days are not independent (``SHARE_OF_INDEPENDENT``).
+fitted by least squares for each lead on the days before. The errors made on those days are the scenarios. In each
+scenario, a day's highest hour is weighted by the chance that it is among the season's peaks. Days that have passed
+count as they were; the highest loads of days to come have the mean and spread of the last eight weeks. Beyond two days
+an hour is as likely as it was the highest of its day before, and such a day among those that count. The chance is a
+quarter of that: days are not independent (``SHARE_OF_INDEPENDENT``).
 """
 
 from __future__ import annotations

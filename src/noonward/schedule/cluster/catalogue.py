@@ -341,14 +341,8 @@ def carbon_scaler(
     return CarbonScaler(Forecast(forecast, noise=noise, net=net), measure=measure)
 
 
-def _add_event_response(registry: Registry, find: Find) -> None:
-    """Adds what follows grid events on top of another policy."""
-
-    def make(base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss") -> Scheduler:
-        return EventResponse(find(base, "cluster").make(), FOLLOWED[levers], order)
-
-    def describe(base: str, levers: str, order: str) -> str:
-        return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."
+def _add_on_top(registry: Registry, name: str, make: Callable[..., Scheduler], describe: Callable[..., str]) -> None:
+    """Adds policies that change what another one sees or answers: their first argument is its name."""
 
     def check(base: str, **_: object) -> None:
         try:
@@ -359,9 +353,19 @@ def _add_event_response(registry: Registry, find: Find) -> None:
     def roles(**_: object) -> frozenset[Role]:
         return frozenset({"rule"})
 
-    registry.add_family(
-        Family(name="event-response", make=make, describe=describe, roles=roles, check=check, packaged=True)
-    )
+    registry.add_family(Family(name=name, make=make, describe=describe, roles=roles, check=check, packaged=True))
+
+
+def _add_event_response(registry: Registry, find: Find) -> None:
+    """Adds what follows grid events on top of another policy."""
+
+    def make(base: BaseName = "cheapest-feasible", levers: Followed = "all", order: Order = "least-loss") -> Scheduler:
+        return EventResponse(find(base, "cluster").make(), FOLLOWED[levers], order)
+
+    def describe(base: str, levers: str, order: str) -> str:
+        return f"Decides as {base} and follows grid events: {LEVER_WORDS[levers]}; {ORDER_WORDS[order]}."
+
+    _add_on_top(registry, "event-response", make, describe)
 
 
 def _add_peak_shave(registry: Registry, find: Find) -> None:
@@ -376,18 +380,7 @@ def _add_peak_shave(registry: Registry, find: Find) -> None:
             f"power and {headroom:.0%}, while more than {kept:.0%} of a job's slack is left."
         )
 
-    def check(base: str, **_: object) -> None:
-        try:
-            make(base)
-        except ScenarioError as error:
-            raise ValueError(f"base={base}: {error}") from None
-
-    def roles(**_: object) -> frozenset[Role]:
-        return frozenset({"rule"})
-
-    registry.add_family(
-        Family(name="peak-shave", make=make, describe=describe, roles=roles, check=check, packaged=True)
-    )
+    _add_on_top(registry, "peak-shave", make, describe)
 
 
 def _add_power_priced(registry: Registry, find: Find) -> None:
@@ -399,18 +392,7 @@ def _add_power_priced(registry: Registry, find: Find) -> None:
     def describe(base: str) -> str:
         return f"Decides as {base}, which is shown what the next kWh costs at sites with tariffs."
 
-    def check(base: str, **_: object) -> None:
-        try:
-            make(base)
-        except ScenarioError as error:
-            raise ValueError(f"base={base}: {error}") from None
-
-    def roles(**_: object) -> frozenset[Role]:
-        return frozenset({"rule"})
-
-    registry.add_family(
-        Family(name="power-priced", make=make, describe=describe, roles=roles, check=check, packaged=True)
-    )
+    _add_on_top(registry, "power-priced", make, describe)
 
 
 def _bending_roles(forecast: str, **_: object) -> frozenset[Role]:

@@ -20,13 +20,14 @@ class VtnServer:
 
     Attributes:
         events: Event objects, in the order in which they were created.
+        reports: Report objects that were posted.
         seen: Requests: method, path, query.
         secrets: Secret of each client; empty: anybody may ask.
         trouble: Body that it answers to every request, in place of what was asked for; None: nothing is wrong.
     """
 
     def __init__(self, secrets=None, port=0):
-        self.events, self.seen, self.trouble = [], [], None
+        self.events, self.reports, self.seen, self.trouble = [], [], [], None
         self.secrets, self.tokens = secrets or {}, set()
         server = self
 
@@ -75,6 +76,8 @@ class VtnServer:
             return 403, {"title": "Forbidden", "status": 403}
         if path == "/events" and method == "POST":
             return 201, self.created(json.loads(body))
+        if path == "/reports" and method == "POST":
+            return self.reported(json.loads(body))
         if path == "/events":
             return self.searched(query)
         known = [each for each in self.events if path == f"/events/{each['id']}"]
@@ -101,6 +104,15 @@ class VtnServer:
         times = {"createdDateTime": now, "modificationDateTime": now}
         self.events.append({**times, **said, "id": f"event-{len(self.events)}", "objectType": "EVENT"})
         return self.events[-1]
+
+    def reported(self, said):
+        """Takes a report of an event that it knows (OpenADR 3.1: eventID, clientName and resources are required)."""
+        if said.get("eventID") not in {each["id"] for each in self.events}:
+            return 404, {"title": "Not Found", "status": 404}
+        if not said.get("clientName") or not all(each["resourceName"] for each in said["resources"]):
+            return 400, {"title": "Bad Request", "status": 400}
+        self.reports.append({**said, "id": f"report-{len(self.reports)}", "objectType": "REPORT"})
+        return 201, self.reports[-1]
 
     def searched(self, query):
         """Returns the events of a program that name all targets, from ``skip`` on, ``limit`` at most."""

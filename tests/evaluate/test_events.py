@@ -137,6 +137,20 @@ def test_the_command_plays_one_event(noonward):
     assert "is not a duration" in noonward(*told, "--notice", "soon").err
 
 
+def test_moves_say_where_they_change_nothing(noonward):
+    told = ("event", "tiny", "--set", SETTINGS[0], "--hours", 1, "--start-h", 4, "--moves")
+    assert "name the one that is (--site north)" in noonward(*told).err
+    told = (*told, "--site", "north")
+    dear = noonward(*told, "--set", "network.usd_per_gb=1000").out
+    assert "no class of running jobs may go to another site" in dear
+    assert "Moves change nothing in this event" in dear
+    moving = noonward(*told, "--set", "fleet.freedoms.fine-tuning.moves=true").out
+    assert "no class of running jobs" not in moving
+    assert "all-move" in moving
+    alone = ("--set", "fleet.sites=[{name: north, zone: CA-ON, gpu_type: T4-class, gpus: 8, pue: 1.1}]")
+    assert "this fleet has one" in noonward(*told, *alone, "--set", "jobs.origin_shares={north: 1}").err
+
+
 def test_the_command_refuses_lists_that_are_none(noonward):
     assert (
         "Invalid value for '--hours': 'long' is not a duration"

@@ -532,12 +532,15 @@ def test_submit_says_when_the_service_decides_next(service, noonward, monkeypatc
     assert "decides" not in again
 
 
-def test_the_dashboard_shows_figures_that_there_are(live, http):
+def test_the_dashboard_shows_figures_that_there_are(service):
+    live = service("local-fcfs", "fleet.sites.0.meter={interval_min: 5}", live={"events": {}})
     live.controller.run()
     live.controller.stop()
-    http.post("/v1/jobs", json=JOB)
-    live.set_time(60.0)
-    live.steps()
-    known = set(re.findall(r"^# TYPE (\S+)", http.get("/metrics").text, re.MULTILINE))
+    with local_client(live) as http:
+        http.post("/v1/jobs", json=JOB)
+        http.post("/v1/grid-events", json={"site": "north", "target_kw": 0.1, "baseline_kw": 0.2})
+        live.set_time(60.0)
+        live.steps()
+        known = set(re.findall(r"^# TYPE (\S+)", http.get("/metrics").text, re.MULTILINE))
     shown = set(re.findall(r"noonward_\w+", (EXAMPLES / "grafana.json").read_text()))
     assert {name.removesuffix("_bucket") for name in shown} <= known

@@ -3,9 +3,11 @@
 import contextlib
 import json
 import threading
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -418,7 +420,7 @@ def served(said):
         ({"events": {"contracts": [{"site": "nord", "baseline_kw": 1}]}}, [METER], "unknown site 'nord'"),
         ({"events": {"contracts": [{"site": "south", "baseline_kw": 1}]}}, [METER], "no meter in the scenario"),
         ({"events": {"contracts": [CONTRACT, CONTRACT]}}, [METER], "two contracts"),
-        ({"events": {"contracts": [{**CONTRACT, "baseline": "high-4-of-5"}]}}, [METER], "firm level"),
+        ({"events": {"reports": True}}, [METER], "reports go with openadr"),
         ({"events": {}}, [], "no site of scenario"),
         ({"events": {}}, [METER, "slot_s=720"], "slots last 720 s"),
         ({"events": {}}, [METER, "protocol=on-arrival"], "protocol each-slot"),
@@ -436,3 +438,158 @@ def test_wrong_settings_are_refused(given, settings, words):
 
     with pytest.raises((ScenarioError, ValidationError), match=words):
         check()
+
+
+DAY_S = 24 * HOUR_S
+
+
+def drawn(live, days, *, skip=()):
+    """Writes what the first site drew: 1 + d kW on day d, and 10 kW more in the hours from 4 to 1 before noon."""
+
+    def change(connection, now_s):
+        for part in range(int(days * 288)):
+            day, hour = part // 288, part % 288 / 12
+            kw = 1.0 + day + (10.0 if 8 <= hour < 11 else 0.0)
+            if day not in skip:
+                connection.execute(
+                    "INSERT INTO power (site, from_s, measured_kw, estimated_kw) VALUES (?, ?, ?, ?)",
+                    ("north", 300.0 * part, None, kw),
+                )
+
+    live.store.do(change)
+
+
+@pytest.fixture
+def dated(service):
+    """A service that begins on Saturday, 1 January 2022."""
+    return service(POLICY, *DAY, "start=2022-01-01", live={"events": {}})
+
+
+def test_a_baseline_is_measured_on_the_four_highest_of_five_days(dated):
+    """The event is on Wednesday the 12th, the 11 days before drew more.
+
+    Days of the same kind before it: 11, 10, 7, 6 and 5 January, of 11, 10, 7, 6 and 5 kW in the event's hours.
+    """
+    dated.set_time(11 * DAY_S + 6 * HOUR_S)
+    drawn(dated, 11.25)
+    call(dated, baseline="high-4-of-5", notice_min=6 * 60.0)
+    (event,) = event_list(dated.controller)
+    assert event.baseline_kw == pytest.approx(np.mean([11, 10, 7, 6]))
+    dated.controller.grid_events.cancel(1, "operator")
+    # From an hour before the event on the day itself counts: it drew 12 kW, 3.5 more than those four.
+    dated.set_time(11 * DAY_S + 11 * HOUR_S)
+    dated.store.do(lambda connection, now_s: connection.execute("DELETE FROM power"))
+    drawn(dated, 11 + 11 / 24)
+    call(dated, baseline="high-4-of-5", notice_min=60.0)
+    assert event_list(dated.controller)[0].baseline_kw == pytest.approx(8.5 + 12 - 8.5)
+
+
+def test_days_with_an_event_are_left_out_of_a_baseline(dated):
+    dated.set_time(9 * DAY_S)
+    assert call(dated, baseline_kw=1.0, notice_min=12 * 60.0 + DAY_S / 60) == 1  # Tuesday the 11th at noon
+    dated.set_time(11 * DAY_S + 6 * HOUR_S)
+    drawn(dated, 11.25)
+    call(dated, baseline="high-4-of-5", notice_min=6 * 60.0)
+    assert event_list(dated.controller)[0].baseline_kw == pytest.approx(np.mean([10, 7, 6, 5]))
+
+
+def test_a_baseline_that_cannot_be_measured_is_refused(dated):
+    dated.set_time(3 * DAY_S)
+    with pytest.raises(DataError, match="measured on 5 days"):
+        call(dated, baseline="high-4-of-5")
+    dated.set_time(11 * DAY_S + 6 * HOUR_S)
+    drawn(dated, 11.25, skip=(9,))
+    with pytest.raises(DataError, match="not known well enough"):
+        call(dated, baseline="high-4-of-5", notice_min=6 * 60.0)
+    with pytest.raises(DataError, match="leave one out"):
+        call(dated, baseline="high-4-of-5", baseline_kw=2.0)
+
+
+@pytest.fixture
+def reporting(service, vtn, tmp_path):
+    """A service that reports, after an hour with a full site, and an event of its VTN from 01:10 to 02:10."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    events = {"openadr": vtn.url, "client": "me", "secret_file": secret, "contracts": [CONTRACT], "reports": True}
+    cluster = Bending()
+    live = service(POLICY, *DAY, executors={"north": cluster}, live={"events": events})
+    busy_at(live, cluster)
+    vtn.created(openadr(f"{live.controller.setup.start:%Y-%m-%d}T01:10:00Z"))
+    return live
+
+
+def test_a_vtn_is_told_once_what_a_site_drew_in_its_event(reporting, vtn):
+    live = reporting
+    to(live, 2 * HOUR_S + 2100)
+    live.controller.event_reports.step()
+    assert not vtn.reports
+    to(live, 2 * HOUR_S + 2400)
+    live.controller.event_reports.step()
+    (report,) = vtn.reports
+    assert (report["eventID"], report["clientName"]) == (vtn.events[0]["id"], "me")
+    assert report["payloadDescriptors"][0]["readingType"] == "ESTIMATED"
+    (resource,) = report["resources"]
+    assert resource["resourceName"] == "dc-1"
+    begins = [each["intervalPeriod"]["start"][11:16] for each in resource["intervals"]]
+    assert (begins[0], begins[-1], len(begins)) == ("01:10", "02:05", 12)
+    rows = live.store.read("SELECT estimated_kw FROM power WHERE from_s >= 4200 AND from_s < 7800 ORDER BY from_s")
+    drawn_kw = [each["payloads"][0]["values"][0] for each in resource["intervals"]]
+    assert drawn_kw == [pytest.approx(row["estimated_kw"], abs=1e-4) for row in rows]
+    assert min(drawn_kw) < 0.4 < 0.7 < max(row["kw"] for row in live.store.read("SELECT estimated_kw AS kw FROM power"))
+    assert {each["payloads"][1]["values"][0] for each in resource["intervals"]} == {0.7}
+    live.restart()
+    live.set_time(3 * HOUR_S)
+    live.controller.event_reports.step()
+    assert len(vtn.reports) == 1
+
+
+def test_a_report_that_is_not_taken_is_sent_again_after_others(reporting, vtn):
+    live = reporting
+    to(live, 2 * HOUR_S + 900)
+    vtn.created(openadr(f"{live.controller.setup.start:%Y-%m-%d}T02:20:00Z"))
+    to(live, 4 * HOUR_S)
+    gone = vtn.events.pop(0)
+    with pytest.raises(SourceError, match="reports with status 404"):
+        live.controller.event_reports.step()
+    with pytest.raises(SourceError, match="asked again in"):
+        live.controller.event_reports.step()
+    to(live, 4 * HOUR_S + 600)  # events are asked for in the pause
+    with pytest.raises(SourceError, match="status 404"):
+        live.controller.event_reports.step()
+    assert [each["eventID"] for each in vtn.reports] == [vtn.events[0]["id"]]
+    vtn.events.append(gone)
+    live.set_time(5 * HOUR_S)
+    live.controller.event_reports.step()
+    assert [each["eventID"] for each in vtn.reports] == [vtn.events[0]["id"], gone["id"]]
+
+
+def test_a_vtn_is_not_told_what_nothing_drew(service, vtn):
+    vtn.secrets = {}
+    live = service(POLICY, *DAY, live={"events": {"openadr": vtn.url, "contracts": [CONTRACT], "reports": True}})
+    busy(live)
+    vtn.created(openadr(f"{live.controller.setup.start:%Y-%m-%d}T01:10:00Z"))
+    to(live, 3 * HOUR_S)
+    live.controller.event_reports.step()
+    assert event_list(live.controller)[0].state == "over"
+    assert not vtn.reports
+
+
+def test_the_baseline_of_an_event_of_a_vtn_is_measured_as_its_contract_says(service, vtn):
+    vtn.secrets = {}
+    contract = {**CONTRACT, "baseline_kw": 20.0, "baseline": "high-4-of-5"}
+    live = service(POLICY, *DAY, "start=2022-01-01", live={"events": {"openadr": vtn.url, "contracts": [contract]}})
+    live.set_time(11 * DAY_S + 6 * HOUR_S)
+    day = f"{live.store.start + timedelta(days=11):%Y-%m-%d}"
+    vtn.created(openadr(f"{day}T12:00:00Z", limit_kw=5.0))
+    with pytest.raises(DataError, match="not known well enough"):
+        live.controller.look_for_events()
+    drawn(live, 11.25)
+    for passed_s in (60, 120):
+        live.set_time(11 * DAY_S + 6 * HOUR_S + passed_s)
+        live.controller.look_for_events()
+        (event,) = event_list(live.controller)
+        assert (event.baseline_kw, event.target_kw) == (pytest.approx(8.5), 5.0)
+    vtn.events[0] |= openadr(f"{day}T12:00:00Z", limit_kw=9.0)
+    live.set_time(11 * DAY_S + 7 * HOUR_S)
+    live.controller.look_for_events()
+    assert event_list(live.controller)[0].baseline_kw == 9.0  # at least the target, as in scenarios

@@ -80,7 +80,7 @@ def event(
     ] = None,
     site: Annotated[str | None, typer.Option(metavar="SITE", help="Ask this site alone. [default: all]")] = None,
     controls: Annotated[bool, typer.Option("--controls", help="Also play Emerald's four rules.")] = False,
-    moves: Annotated[bool, typer.Option("--moves", help="Also let jobs go to other sites.")] = False,
+    moves: Annotated[bool, typer.Option("--moves", help="With --site: also let jobs go to the others.")] = False,
     policy: FleetPolicy = None,
     seed: Seed = 0,
     scenario: Scenario,
@@ -104,7 +104,7 @@ def event(
 
     require_cluster(scenario, "event")
     scenario, notes = told_for_events(scenario)
-    notes += missing(scenario)
+    notes += missing(scenario, moves=moves)
     case = Case(share_of("--cut", cut), hours, notice)
     check_cases([case])
     environment = playable(environment_of(scenario, 0, seed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -40,6 +40,10 @@ def event(
             min=0.0, help="Power without the event, kW; that of the contract, or the last hour's mean, by default."
         ),
     ] = None,
+    baseline: Annotated[
+        Literal["firm", "high-4-of-5"],
+        typer.Option(help="high-4-of-5: measured on the five days before of the same kind without an event."),
+    ] = "firm",
     ramp: Annotated[
         float | None,
         typer.Option(
@@ -76,6 +80,7 @@ def event(
         call = EventCall(
             site=site, target_kw=target_kw, cut=None if cut is None else share_of("--cut", cut), hours=hours,
             notice_min=notice, start=start, baseline_kw=baseline_kw, ramp_min=ramp,
+            baseline=baseline,
         )  # fmt: skip
         called = client.call_event(call)
     made = called.event

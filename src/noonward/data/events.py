@@ -108,7 +108,7 @@ def events_of(scenario: Scenario, start: datetime, index: int, seed: int) -> tup
     )
     check_events([terms.at(begin_s) for terms, begin_s in inside], scenario.fleet.site_names)
     return tuple(
-        terms.at(begin_s, () if terms.baseline == "firm" else _past_days(scenario.fleet, start, terms, begin_s, inside))
+        terms.at(begin_s, () if terms.baseline == "firm" else past_days(scenario.fleet, start, terms, begin_s, inside))
         for terms, begin_s in inside
     )
 
@@ -134,10 +134,21 @@ def drawn_begins(law: DrawnEvents, start: datetime, window_s: float, index: int,
     return tuple(begins_s)
 
 
-def _past_days(
+def past_days(
     fleet: Fleet, start: datetime, terms: EventTerms, begin_s: float, events: Sequence[tuple[EventTerms, float]]
 ) -> tuple[float, ...]:
-    """Returns the begins of the same hours on the five days before of the same kind without an event at the site."""
+    """Returns the begins of the same hours on the five days before of the same kind without an event at the site.
+
+    Args:
+        fleet: Fleet; the site has a time zone.
+        start: UTC time of second 0, a full hour.
+        terms: Site and length of the event.
+        begin_s: Its begin, s.
+        events: Terms and begins of other events.
+
+    Raises:
+        ScenarioError: There are fewer such days after second 0.
+    """
     s = fleet.site_index(terms.site)
     calendar = calendar_of(fleet, s, start, begin_s + HOUR_S, HOUR_S, int(begin_s // HOUR_S) + 1)
     others = [(other_s, other_s + each.hours * HOUR_S) for each, other_s in events if each.site == terms.site]

@@ -21,6 +21,7 @@ from noonward.live.decided import finish_parts
 from noonward.live.demand.events import EventBook
 from noonward.live.demand.feeds import MeterReadings
 from noonward.live.demand.meters import Meters
+from noonward.live.demand.reports import EventReports
 from noonward.live.demand.sources import EventSource
 from noonward.live.executors.protocol import ClusterError
 from noonward.live.grid.keeper import HISTORY_H
@@ -41,7 +42,7 @@ from noonward.live.world.hours import Hours
 from noonward.live.world.seats import Arrival
 from noonward.live.world.world import World
 from noonward.seeding import stream
-from noonward.units import DAY_S, HOUR_S
+from noonward.units import DAY_S, HOUR_S, MINUTE_S
 
 LONGEST_PAUSE_S: Final = 60.0
 """Longest pause of a loop after failures, real seconds."""
@@ -121,6 +122,9 @@ class Controller:
         events = setup.config.events
         sourced = events is not None and (events.openadr is not None or events.path is not None)
         self.event_source = EventSource(events, self.grid_events, store.now_s) if events and sourced else None
+        self.event_reports = (
+            EventReports(events, store, setup.scenario.fleet, self.modelled) if events and events.reports else None
+        )
         self.meters = self._metering()
         self.teller = self._telling()
         self.world, self.books = self._opened(self.policy)
@@ -426,6 +430,8 @@ class Controller:
         if self.event_source is not None:
             looks_s = max(self.event_source.every_s / speed, 0.1)
             self._loop("grid events", self.look_for_events, looks_s, threading.Event())
+        if self.event_reports is not None:
+            self._loop("reports of grid events", self.event_reports.step, MINUTE_S / speed, threading.Event())
         if self.meters.of:
             self._loop("meters", self.measure, poll_s, threading.Event())
         self._loop("retention", self.retain, HOUR_S / speed, threading.Event())

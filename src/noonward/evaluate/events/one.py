@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from noonward.arrays import F8, Bools
 from noonward.data.events import INTERVAL_S
+from noonward.errors import ScenarioError
 from noonward.evaluate.events.flexibility import shown_hours, shown_notice
 from noonward.evaluate.events.play import RAMP_S, Case, Played, PlayedRun, Ride, policy_of
 from noonward.evaluate.metrics import Metric
@@ -141,8 +142,10 @@ def play_event(
         moves: Whether ``MOVES`` are played, too.
 
     Raises:
-        ScenarioError: The scenario cannot have events, or has no such site.
+        ScenarioError: The scenario cannot have events, has no such site, or jobs have nowhere to go with ``moves``.
     """
+    if moves:
+        _require_moves(scenario, site)
     chosen = policy_of(scenario, policy)
     played, kw_SN = {}, {}
     ways = WAYS | (MOVES if moves else {}) | (CONTROLS if controls else {})
@@ -161,6 +164,23 @@ def play_event(
         played=played,
         kw_SN=kw_SN,
     )
+
+
+def _require_moves(scenario: Scenario, site: str | None) -> None:
+    """Raises ScenarioError where an event leaves no other site to go to.
+
+    Args:
+        scenario: Scenario of kind ``cluster``.
+        site: Site that is asked; None: all are.
+    """
+    fleet = scenario.fleet
+    if len(fleet.sites) == 1:
+        raise ScenarioError("--moves lets jobs go to other sites, and this fleet has one; leave it out")
+    if site is None:
+        raise ScenarioError(
+            "--moves lets jobs go to sites without an event, and all sites are asked; name the one that is "
+            f"(--site {fleet.site_names[0]})"
+        )
 
 
 def event_table(found: OneEvent) -> TextTable:

@@ -40,14 +40,25 @@ def told_for_events(scenario: Scenario) -> tuple[Scenario, list[str]]:
     ]
 
 
-def missing(scenario: Scenario) -> list[str]:
-    """Returns what a fleet does not state, without which levers do nothing or a price cannot be told, in sentences."""
+def missing(scenario: Scenario, *, moves: bool = False) -> list[str]:
+    """Returns what a fleet does not state, without which levers do nothing or a price cannot be told, in sentences.
+
+    Args:
+        scenario: Scenario of kind ``cluster``.
+        moves: Whether jobs are to go to other sites.
+    """
     said = []
     if not scenario.fleet.freedoms:
         first = scenario.fleet.classes[0]
         said.append(
             "no class of jobs may be suspended or capped, so all levers only hold starts; state fleet.freedoms, e.g. "
             f'--set "fleet.freedoms={{{first}: {{interruptible: true, caps: zeus-v100-bert}}}}" (docs/freedoms.md)'
+        )
+    elif moves and not any(freedom.moves for freedom in scenario.fleet.freedoms.values()):
+        stopped = next((name for name, freedom in scenario.fleet.freedoms.items() if freedom.interruptible), "CLASS")
+        said.append(
+            "no class of running jobs may go to another site, so --moves sends starts there alone; state it, e.g. "
+            f"--set fleet.freedoms.{stopped}.moves=true (docs/freedoms.md)"
         )
     if scenario.goal == "least-cost" and scenario.economics is not None and not scenario.economics.gpu_usd_per_hour:
         said.append(
@@ -83,16 +94,18 @@ def event_words(found: OneEvent, drawn: bool) -> list[str]:
 
 def _ways_words(found: OneEvent) -> list[str]:
     """Returns what each set of levers gives and puts off, in a sentence; nothing where all give the same."""
-    given = [(each.delivered_mwh, each.lost_gpu_hours) for each in found.played.values()]
-    if len(set(given)) == 1:
-        return []
+    given = {way: (each.delivered_mwh, each.lost_gpu_hours) for way, each in found.played.items()}
+    stayed = ["Moves change nothing in this event: with them as much is given and put off as without."]
+    stayed = stayed if given.get("all-move") == given["all"] else []
+    if len(set(given.values())) == 1:
+        return stayed
     said = (
         f"{found.ways[way].words} ({each.delivered_mwh / each.asked_mwh:.0%} of the energy asked, "
         f"{max(0.0, each.lost_gpu_hours):,.0f} GPU-hours put off)"
         for way, each in found.played.items()
         if way != "all" and way not in CONTROLS and each.asked_mwh > 0
     )
-    return [f"By what is done: {'; '.join(said)}."]
+    return [f"By what is done: {'; '.join(said)}.", *stayed]
 
 
 def _kw(power_kw: float) -> str:

@@ -6,13 +6,14 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from pydantic import ValidationError
 
 from noonward.data.clock import time_of
 from noonward.errors import DataError, nearest
+from noonward.live.demand.baselines import high_4_of_5_kw, last_hour_kw
 from noonward.live.demand.settings import EventSettings
 from noonward.live.refusals import NoSuchJobError, TooLateError
 from noonward.live.store.database import Connection, Row
@@ -53,6 +54,9 @@ class EventCall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """UTC time at which it begins."""
     baseline_kw: float | None = None
     """Power that would have been drawn, kW; none: that of the site's contract, or the mean of the last hour."""
+    baseline: Literal["firm", "high-4-of-5"] | None = None
+    """``high-4-of-5``: measured now, from the power of the five days before of the same kind without an event; none:
+    that of the site's contract, or firm."""
     ramp_min: float | None = None
     """Time over which the limit falls from the baseline to the target, min; none: that of the contract, or 15 min."""
 
@@ -120,7 +124,7 @@ class EventBook:
                 f"the event begins at {self._time(start_s)}, which is past; it is {self._time(now_s)}: give a later "
                 "start, or a notice"
             )
-        terms = self._terms(call)
+        terms = self._terms(call, start_s)
         try:
             stated = StatedEvent(**terms, site=call.site, start=self._utc(start_s))
         except ValidationError as error:
@@ -133,8 +137,11 @@ class EventBook:
 
         return self.store.do(change)
 
-    def _terms(self, call: EventCall) -> dict[str, Any]:
-        """Returns what an event asks, by the names of ``StatedEvent``: what was said, or else the site's contract."""
+    def _terms(self, call: EventCall, start_s: float) -> dict[str, Any]:
+        """Returns what an event asks, by the names of ``StatedEvent``: what was said, or else the site's contract.
+
+        A baseline that is to be measured is.
+        """
         assert self.settings is not None, "checked before"
         contract = self.settings.contract(call.site)
         terms: dict[str, Any] = {}
@@ -145,27 +152,29 @@ class EventBook:
             "ramp_min": call.ramp_min,
         }  # fmt: skip
         terms |= {name: value for name, value in said.items() if value is not None}
+        rule = call.baseline or ("firm" if call.baseline_kw is not None else terms.get("baseline", "firm"))
+        if rule == "high-4-of-5":
+            if call.baseline_kw is not None:
+                raise DataError("an event has baseline_kw, or a baseline that is measured; leave one out")
+            terms["baseline_kw"] = self._high_4_of_5_kw(call.site, start_s, call.hours, call.target_kw)
         if "baseline_kw" not in terms:
-            terms["baseline_kw"] = self._last_hour_kw(call.site)
-        return terms
+            terms["baseline_kw"] = last_hour_kw(self.store, call.site)
+        return terms | {"baseline": "firm"}
 
-    def _last_hour_kw(self, site: str) -> float:
-        """Returns the mean power of a site in the last hour.
+    def _high_4_of_5_kw(self, site: str, start_s: float, hours: float, target_kw: float | None) -> float:
+        """Returns the measured baseline of an event at a site, at least its target, kW."""
+        return high_4_of_5_kw(self.store, self._fleet, site, start_s, hours, target_kw or 0.0)
+
+    def _measured(self, stated: StatedEvent) -> StatedEvent:
+        """Returns an event of a source with its baseline measured, where its contract says so.
 
         Raises:
-            DataError: Nothing is known of it.
+            DataError: It cannot be measured.
         """
-        rows = self.store.read(
-            "SELECT avg(coalesce(measured_kw, estimated_kw)) AS kw FROM power WHERE site = ? AND from_s >= ?",
-            site,
-            self.store.now_s() - HOUR_S,
-        )
-        if not rows[0]["kw"]:
-            raise DataError(
-                f"nothing is known of what {site} drew in the last hour, from which a baseline could follow; give "
-                "baseline_kw (--baseline-kw)"
-            )
-        return float(rows[0]["kw"])
+        if stated.baseline == "firm":
+            return stated
+        level_kw = self._high_4_of_5_kw(stated.site, self._begin_s(stated), stated.hours, stated.target_kw)
+        return stated.model_copy(update={"baseline_kw": level_kw, "baseline": "firm"})
 
     def cancel(self, number: int, who: str) -> None:
         """Cancels an event that has not ended.
@@ -207,8 +216,7 @@ class EventBook:
         changed, refused = 0, []
         stored = {row["key"]: row for row in self.open() if row["key"] is not None}
         for key, row in stored.items():
-            before = tuple(row[name] for name in ("start_s", "end_s", *_ASKED))
-            if key not in keyed or self._columns(keyed[key]) != before:
+            if key not in keyed or not self._unchanged(keyed[key], row):
                 self.store.do(functools.partial(self._cancel, row, source))
                 changed += 1
         still = {row["key"] for row in self.open()}
@@ -218,7 +226,7 @@ class EventBook:
                 continue
             try:
                 self.metered(stated.site)
-                self.store.do(functools.partial(self._add, key, stated, start_s, source))
+                self.store.do(functools.partial(self._add, key, self._measured(stated), start_s, source))
                 changed += 1
             except DataError as error:
                 refused.append(f"{key}: {error}")
@@ -226,11 +234,20 @@ class EventBook:
             raise DataError("; ".join(refused))
         return changed
 
+    def _unchanged(self, stated: StatedEvent, row: Row) -> bool:
+        """Returns whether a source still states an event as it is stored; a measured baseline stays as it was."""
+        if stated.baseline != "firm":
+            stated = stated.model_copy(update={"baseline_kw": max(row["baseline_kw"], stated.target_kw or 0.0)})
+        return self._columns(stated) == tuple(row[name] for name in ("start_s", "end_s", *_ASKED))
+
+    def _begin_s(self, stated: StatedEvent) -> float:
+        """Returns the begin of an event that has a time, s since the service's start."""
+        assert stated.start is not None, "a service's events have times"
+        return (stated.start - self.store.start).total_seconds()
+
     def _columns(self, stated: StatedEvent) -> tuple[float, ...]:
         """Returns begin, end and what is asked of an event that has a time, as they are stored."""
-        assert stated.start is not None, "a service's events have times"
-        start_s = (stated.start - self.store.start).total_seconds()
-        event = stated.at(start_s).event
+        event = stated.at(self._begin_s(stated)).event
         return (event.start_s, event.end_s, *(getattr(event, name) for name in _ASKED))
 
     def _add(

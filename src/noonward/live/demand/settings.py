@@ -72,6 +72,8 @@ class EventSettings(Spec):
     """Id of the program whose events are wanted; none: all."""
     targets: tuple[str, ...] = ()
     """Targets that events must name."""
+    reports: bool = False
+    """Whether the VTN is told what a site drew in its events, half an hour after each has ended."""
     path: Path | None = None
     """File of events, as a scenario takes it (``EventFile``); it is read again when it has changed."""
     timezone: str | None = None
@@ -89,8 +91,8 @@ class EventSettings(Spec):
             raise ValueError("give openadr or path, and not both")
         if (self.client is None) != (self.secret_file is None):
             raise ValueError("client and secret_file go together; give both or neither")
-        if self.openadr is None and (self.client is not None or self.token_url is not None):
-            raise ValueError("client and token_url go with openadr; leave them out")
+        if self.openadr is None and (self.client is not None or self.token_url is not None or self.reports):
+            raise ValueError("client, token_url and reports go with openadr; leave them out")
         objects = self.openadr is not None or (self.path is not None and self.path.suffix == ".json")
         if objects and not self.contracts:
             raise ValueError("events of OpenADR need contracts, which say what they do not: one per site")
@@ -103,13 +105,6 @@ class EventSettings(Spec):
     def contract(self, site: str) -> TargetContract | None:
         """Returns the contract of a site, or None."""
         return next((each for each in self.contracts if each.site == site), None)
-
-
-def not_firm(what: str, baseline: str) -> str:
-    """Returns why a service does not take a contract's or an event's baseline; empty where it does."""
-    if baseline == "firm":
-        return ""
-    return f"{what} says baseline: {baseline}; a service counts from the firm level: leave baseline out"
 
 
 def check_demand(
@@ -147,7 +142,3 @@ def check_demand(
             "a site e.g. meter: {interval_min: 5}"
         )
     check_parts(scenario.slot_s)
-    for each in events.contracts:
-        unfirm = not_firm(f"the contract of {each.site}", each.baseline)
-        if unfirm:
-            raise ScenarioError(f"{source}: {unfirm}")

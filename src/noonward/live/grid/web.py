@@ -80,8 +80,10 @@ class Web:
 
     def _text(self, call: Call) -> str:
         query, headers, form = dict(call.query) or None, dict(call.headers), call.form
-        method = "GET" if form is None else "POST"
-        request = self._client.build_request(method, call.path, params=query, headers=headers, data=form)
+        method = "GET" if form is None and call.content is None else "POST"
+        request = self._client.build_request(
+            method, call.path, params=query, headers=headers, data=form, content=call.content
+        )
         for _ in range(MOST_REDIRECTS):
             reply = self._client.send(request, auth=call.user or self._httpx.USE_CLIENT_DEFAULT, stream=True)
             with contextlib.closing(reply):

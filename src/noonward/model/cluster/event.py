@@ -141,7 +141,19 @@ class GridEvent:
         full_s = since_s - ramp_s / 2 * (2 - ramp_s / self.ramp_s) if self.ramp_s else since_s
         return np.asarray((self.baseline_kw - self.target_kw) * full_s / HOUR_S)
 
-    def measured(self, kw_N: F8, interval_s: float) -> Self:
+    def measured_in(self, adjusted: bool = True) -> list[tuple[float, float]]:
+        """Returns begins and ends of the times whose power a measured baseline depends on, s.
+
+        Args:
+            adjusted: Whether the hours that adjust it to the day are among them.
+        """
+        length_s = self.end_s - self.start_s
+        found = [(begin_s, begin_s + length_s) for begin_s in self.past_s]
+        if adjusted:
+            found += [(each_s - ADJUST_FROM_S, each_s - ADJUST_UNTIL_S) for each_s in (*self.past_s, self.start_s)]
+        return found
+
+    def measured(self, kw_N: F8, interval_s: float, *, adjusted: bool = True) -> Self:
         """Returns the event with the firm level that its rule measures: high 4 of 5 with an adjustment of the day.
 
         It is the mean power in the same hours of those four of the earlier days on which it was highest, plus what the
@@ -149,21 +161,23 @@ class GridEvent:
         at least the target. One level for the whole event, where PJM's has one per hour.
 
         Args:
-            kw_N: Mean power by interval from the run's start on, kW.
+            kw_N: Mean power by interval from the run's start on, kW; NaN where it is unknown.
             interval_s: Length of an interval, s.
+            adjusted: Whether what the day itself drew is known and counts.
         """
         if not self.past_s:
             return self
 
         def mean_kw(from_s: float, until_s: float) -> float:
-            return float(kw_N[int(from_s // interval_s) : int(-(-until_s // interval_s))].mean())
+            return float(np.nanmean(kw_N[int(from_s // interval_s) : int(-(-until_s // interval_s))]))
 
-        length_s = self.end_s - self.start_s
-        level_D = np.array([mean_kw(begin_s, begin_s + length_s) for begin_s in self.past_s])
+        days = len(self.past_s)
+        level_D = np.array([mean_kw(*each) for each in self.measured_in(adjusted=False)])
         highest = np.argsort(-level_D, kind="stable")[:HIGHEST]
-        before_D = [mean_kw(self.past_s[d] - ADJUST_FROM_S, self.past_s[d] - ADJUST_UNTIL_S) for d in highest]
-        today_kw = mean_kw(self.start_s - ADJUST_FROM_S, self.start_s - ADJUST_UNTIL_S)
-        level_kw = float(level_D[highest].mean()) + today_kw - float(np.mean(before_D))
+        level_kw = float(level_D[highest].mean())
+        if adjusted:
+            *before, today = (mean_kw(*each) for each in self.measured_in()[days:])
+            level_kw = level_kw + today - float(np.mean([before[d] for d in highest]))
         return replace(self, baseline_kw=max(level_kw, self.target_kw), past_s=())
 
     def delivered(self, kw_N: F8, interval_s: float) -> tuple[F8, F8, F8]:

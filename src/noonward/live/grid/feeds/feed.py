@@ -34,6 +34,7 @@ class Call:
         user: Name and password, where they are asked for.
         forecast: Whether the reply holds what the publisher expects, not what was.
         form: Fields that are posted; None: the address is only read.
+        content: Text that is posted; None: none is.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Call:
     user: tuple[str, str] | None = None
     forecast: bool = False
     form: Mapping[str, str] | None = None
+    content: str | None = None
 
 
 class Feed(ABC):

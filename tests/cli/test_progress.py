@@ -87,6 +87,24 @@ def test_before_anything_is_known_no_time_is_told(clock: list[float]) -> None:
     assert left.told() == ""
 
 
+def test_within_the_first_hundredth_no_time_is_told(clock: list[float]) -> None:
+    """Until then most of the time went into compiling functions."""
+    left = TimeLeft(10)
+    clock[0] = 100.0
+    left.within("run: 494 of 97,186 jobs")
+    assert left.told() == ""
+    clock[0] = 110.0
+    left.within("run: 48,593 of 97,186 jobs")
+    assert left.told() != ""
+
+
+def test_a_step_without_a_name_has_no_colon_of_its_own(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar(10, "mine"):
+        clock[0] = 60.0
+        tell("within", "494 of 97,186 jobs")
+    assert capsys.readouterr().err.endswith("mine: 0 of 10 done; 494 of 97,186 jobs\n")
+
+
 def test_a_line_now_and_then_says_how_far_all_of_it_is(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar(4, "mine") as step:
         capsys.readouterr()

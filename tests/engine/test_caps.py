@@ -169,7 +169,7 @@ def test_caps_equal_the_slow_oracle(seed):
 def test_the_random_worlds_hold_what_there_is_to_test():
     """Caps at starts, of running jobs and after resumptions, changes of caps, lifts, and capped runs that are lost."""
     capped = lifted = lost = suspended = changed = 0
-    for seed in range(0, WORLDS, 4):
+    for seed in range(0, WORLDS, 2):  # capped runs are lost in few worlds: room is kept
         segment_K = play(draw(seed), Capper(seed, holds=(0.1, 0.5, 0.9)[seed % 3])).segment_K
         follows = (segment_K["job"][1:] == segment_K["job"][:-1]) & (segment_K["from_s"][1:] == segment_K["to_s"][:-1])
         before, after = segment_K[:-1][follows], segment_K[1:][follows]
@@ -283,8 +283,9 @@ def test_a_suspension_takes_no_cap_and_protocol_on_arrival_none():
 
     with pytest.raises(InfeasibleActionError, match="power cap 1"):
         run(world(Freedom(), protocol="on-arrival").environment(), Arrival(h0=1))
-    with pytest.raises(ScenarioError, match="acts on running jobs"):
-        run(world(CAPPED, protocol="on-arrival").environment(), type("A", (Caps,), {"needs": Needs(levers=("cap",))})())
+    displaces = type("A", (Caps,), {"needs": Needs(levers=("preempt",))})()
+    with pytest.raises(ScenarioError, match="would preempt running jobs, which protocol on-arrival has no answer for"):
+        run(world(CAPPED, protocol="on-arrival").environment(), displaces)
 
 
 def test_schedulers_are_asked_about_what_they_want_alone():

@@ -123,6 +123,8 @@ class Run(each_slot.Run):
     stretches: list = field(default_factory=list)
     hours_known: int = 0
     levers: tuple = ()
+    wants_freed: bool = False
+    freed: set = field(default_factory=set)  # sites at which GPUs have become free since running jobs were asked about
 
     failures: list | None = None  # per job: work at which it fails, and GPU-seconds between failures of hardware
 
@@ -151,6 +153,7 @@ class Run(each_slot.Run):
         for stretch in self.stretches:
             if stretch.job is job and stretch.kind == "run":
                 stretch.kind = "lost"
+        self.freed.add(job.site)
         self.stretches.append(Stretch(job, "fail", self.now_s, self.now_s, 0.0, 0.0, gpus=job.gpus))
         self.order = [other for other in self.order if other != job.index]
         job.status, job.finish_s, life.state = "failed", self.now_s, "failed"
@@ -231,7 +234,112 @@ class Run(each_slot.Run):
         return alike and self.join_s(job, s, d) <= self.latest_start_s(job, d)
 
     def gang_fits(self, job, s):
-        return self.resume_gang(job, self.room(s)) > 0 if self.suspended(job) else self.room(s) >= job.gpus_min
+        room = self.room_for(job, s)
+        return self.resume_gang(job, room) > 0 if self.suspended(job) else room >= job.gpus_min
+
+    def pausable(self, job):
+        """Whether a job's class may be suspended by this scheduler."""
+        freedom = self.rules(job.class_)
+        return bool(("suspend" in self.levers and freedom.interruptible) or (self.resizes and freedom.elastic))
+
+    def owed(self, job):
+        """Whether a job was stopped and is to be given GPUs again."""
+        life = self.lives.get(job.index)
+        waits = life is not None and life.suspensions > 0 and life.state in ("stop", "dark", "queued")
+        return waits and job.status != "overdue" and self.pausable(job)
+
+    def slot_before(self, time_s):
+        slots = time_s if math.isinf(time_s) else math.floor(time_s / self.plant.slot_s) * self.plant.slot_s
+        return max(slots, self.now_s)
+
+    def latest_s(self, job):
+        """Until when a suspended job is to be resumed so as to use no more than its slack."""
+        return self.stand_still_until_s(job, self.lives[job.index]) - self.home_s(job)
+
+    def reservation(self, job):
+        """(From, until): when a suspended job, resumed at the last moment, holds the gang that it started on."""
+        life = self.lives[job.index]
+        due_s = self.slot_before(self.latest_s(job))
+        return due_s, due_s + self.rules(job.class_).load_s + life.left * self.unit_s(job)
+
+    def longest(self, job, begin_s, left_s, slack_s):
+        """Latest end of a run that begins at a time, at full power or under a cap for as long as slack is left."""
+        caps = self.rules(job.class_).caps if "cap" in self.levers and job.class_ in self.freedoms else ()
+        if not caps:
+            return begin_s + left_s
+        return begin_s + min(left_s + max(0.0, slack_s), left_s / caps[-1][1])
+
+    def holding(self, s):
+        """(Job, until when) of all that hold GPUs of a site, by what is known now."""
+        for index, life in self.lives.items():
+            job = self.jobs[index]
+            if job.site != s or life.state not in ("run", "stop", "load"):
+                continue
+            whole_s = life.left * self.unit_s(job)
+            if life.state == "stop":
+                yield job, life.until_s
+            elif life.state == "load":
+                slack_s = job.deadline_s + life.ran_s - self.home_s(job) - life.until_s
+                yield job, self.longest(job, life.until_s, whole_s / life.speed, slack_s)
+            elif "cap" in self.levers and self.rules(job.class_).caps:
+                left_s = (whole_s - life.rate * (self.now_s - life.stretch_s)) / life.speed
+                yield job, self.longest(job, self.now_s, left_s, self.slack_left_s(job, life, self.now_s))
+            else:
+                yield job, job.finish_s
+
+    def respected(self, job, s):
+        """Reservations of the suspended jobs of a site that a job leaves room for: (from, until, GPUs)."""
+        for index, life in self.lives.items():
+            other = self.jobs[index]
+            if other is job or not self.owed(other) or other.site != s:
+                continue
+            displaces = "preempt" in self.levers and other.class_ in self.rules(job.class_).preempts
+            begin_s, end_s = self.reservation(other)
+            first = not self.owed(job) or (self.latest_s(other), index) < (self.latest_s(job), job.index)
+            if first and not (displaces and job.class_ in self.freedoms):
+                yield begin_s, end_s, life.own
+
+    def room_between(self, job, s, from_s, until_s):
+        """GPUs that a job could hold all the time between two times."""
+        kept, held = list(self.respected(job, s)), list(self.holding(s))
+        whole = self.free(s) + sum(other.gpus for other, _ in held)
+        times = [from_s, *(begin_s for begin_s, _, _ in kept if from_s < begin_s < until_s)]
+        return min(
+            whole
+            - sum(other.gpus for other, end_s in held if other is not job and end_s > time_s)
+            - sum(gpus for begin_s, end_s, gpus in kept if begin_s <= time_s < end_s)
+            for time_s in times
+        )
+
+    def room_for(self, job, s):
+        """GPUs that a job may start on: no more than leaves every suspended one room when it is due."""
+        room, site = super().room_for(job, s), self.plant.sites[s]
+        waits = any(self.owed(self.jobs[index]) and self.jobs[index].site == s for index in self.lives)
+        if not waits or job.class_ in site.barred or self.least(job) > site.gpus:
+            return room
+        if self.owed(job):
+            end_s = self.reservation(job)[1]
+        else:
+            life, gpus = self.lives.get(job.index), self.least(job)
+            work = job.work if life is None else life.left
+            seconds = max(work * site.unit_s(gpus, level, job.class_) for level in range(len(site.clocks)))
+            end_s = self.longest(job, self.now_s, seconds, self.in_time_s(job, life, s) - self.now_s)
+        return min(room, max(0, self.room_between(job, s, self.now_s, end_s)))
+
+    def in_time_s(self, job, life, s):
+        back_s = self.link_s(job.origin, s, job.result_gb) if job.result_gb > 0 else 0.0
+        return self.stand_still_until_s(job, life) - back_s
+
+    def gets_back(self, job):
+        """Whether a running job finds its gang free when it is due, if it is suspended now."""
+        life, freedom, s = self.lives[job.index], self.rules(job.class_), job.site
+        ran_s = life.rate * (self.now_s - life.stretch_s) - (self.unsaved_s(job) if freedom.requeue else 0.0)
+        latest_s = job.deadline_s + life.ran_s + ran_s - freedom.load_s
+        due_s = max(self.slot_before(latest_s - self.home_s(job)), self.back_s(freedom))
+        if math.isinf(due_s):
+            return True
+        until_s = due_s + freedom.load_s + life.left * self.unit_s(job) - ran_s
+        return self.room_between(job, s, due_s, until_s) >= life.own
 
     def resume_gang(self, job, most):
         """Gang that a suspended job is resumed on where it may take so many GPUs; 0 for none."""
@@ -330,10 +438,12 @@ class Run(each_slot.Run):
                 self.now_s = held_s
             elif kind == 0:
                 job.status, life.state = "done", "done"
+                self.freed.add(job.site)
                 self.order = [other for other in self.order if other != index]
                 self.ledger.result(job, time_s)
             elif kind == 5:
                 life.state, life.until_s = "dark", time_s + self.rules(job.class_).dark_s
+                self.freed.add(job.site)
             elif kind == 6:
                 self.begin_run(job, life, time_s)
             elif kind == 8:
@@ -372,8 +482,8 @@ class Run(each_slot.Run):
             return
         self.queues[s].remove(job.index)
         freedom, listed = self.rules(job.class_), dict(self.rules(job.class_).elastic)
-        room = min(gpus or self.room(s), self.room(s))
-        job.gpus = self.resume_gang(job, room)
+        room = self.room_for(job, s)
+        job.gpus = self.resume_gang(job, min(gpus or room, room))
         life.speed = listed[job.gpus] / listed[life.own] if job.gpus != life.own else 1.0
         late_s = self.now_s - self.stand_still_until_s(job, life)
         if late_s > 0:
@@ -388,9 +498,7 @@ class Run(each_slot.Run):
             job.finish_s = end_s + life.left * self.unit_s(job) / life.speed
 
     def may_suspend(self, job):
-        freedom = self.rules(job.class_)
-        wanted = ("suspend" in self.levers and freedom.interruptible) or (self.resizes and freedom.elastic)
-        return bool(wanted) and self.may_stop(job)
+        return self.pausable(job) and self.may_stop(job) and self.gets_back(job)
 
     def may_preempt(self, job):
         return self.lacking(job, job.site) > 0 and self.may_stop(job)
@@ -410,17 +518,20 @@ class Run(each_slot.Run):
         return sum(x.rate * (min(x.end_s, self.now_s) - from_s) for x, from_s in self.unsaved(job))
 
     def may_stop(self, job):
-        life, freedom, slot_s = self.lives[job.index], self.rules(job.class_), self.plant.slot_s
+        life, freedom = self.lives[job.index], self.rules(job.class_)
         if freedom.most_suspensions is not None and life.suspensions >= freedom.most_suspensions:
             return False
         if self.now_s - life.began_s < freedom.min_run_s or job.finish_s - self.now_s < 1.0:
             return False
-        stop_s = 0.0 if freedom.requeue else freedom.stop_s
-        back_s = max(math.ceil((self.now_s + stop_s + freedom.dark_s) / slot_s) * slot_s, self.now_s + slot_s)
         ran_s = life.ran_s + life.rate * (self.now_s - life.stretch_s)
         ran_s -= self.unsaved_s(job) if freedom.requeue else 0.0
         until_s = job.deadline_s + ran_s - freedom.load_s - self.home_s(job)
-        return back_s <= max(until_s, self.plant.late_until_s)
+        return self.back_s(freedom) <= max(until_s, self.plant.late_until_s)
+
+    def back_s(self, freedom):
+        """When a job that is suspended now could be resumed at the earliest."""
+        slot_s, stop_s = self.plant.slot_s, 0.0 if freedom.requeue else freedom.stop_s
+        return max(math.ceil((self.now_s + stop_s + freedom.dark_s) / slot_s) * slot_s, self.now_s + slot_s)
 
     def may_cap(self, job):
         life = self.lives[job.index]
@@ -444,6 +555,7 @@ class Run(each_slot.Run):
         life.state, life.until_s = "stop", end_s
         if freedom.stop_s == 0:
             life.state, life.until_s = "dark", self.now_s + freedom.dark_s
+            self.freed.add(job.site)
 
     def kill(self, job, kind="kill"):
         """Stops a job at once: what it did since its last checkpoint is done again."""
@@ -464,18 +576,20 @@ class Run(each_slot.Run):
         self.order = [other for other in self.order if other != job.index]
         job.status, job.finish_s = "in transit", math.nan
         life.state, life.until_s = "dark", self.now_s + freedom.dark_s
+        self.freed.add(job.site)
 
     def before_queues(self, answer):
         """Asks all sites at once about their running jobs, one of each site a step, as they began.
 
-        At the turn of an hour about those that may be suspended or capped; in any slot about those that may be
-        preempted.
+        At the turn of an hour, and where GPUs have become free if that is wanted, about those that may be suspended or
+        capped; in any slot about those that may be preempted.
         """
         turned = self.now_s % 3600 == 0 and self.now_s / 3600 < self.hours_known
         sites = range(len(self.plant.sites))
         left = [[i for i in self.order if self.jobs[i].site == s] for s in sites]
+        asks, self.freed = [turned or (self.wants_freed and s in self.freed) for s in sites], set()
         while True:
-            asked = [self.next_to_ask(left[s], turned) for s in sites]
+            asked = [self.next_to_ask(left[s], asks[s]) for s in sites]
             if max(asked) < 0:
                 return
             self.pay(self.now_s)
@@ -552,7 +666,7 @@ class SegmentLedger(Ledger):
                 self._book(self.free[s], s, -stretch.gpus * self.sites[s].free_w, begin_s, until_s)
 
 
-def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers, failures=None):
+def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers, failures=None, freed=False):
     """Runs the protocol with questions about running jobs.
 
     Of a `Question` about running jobs the answer is, per site, None (run on), "suspend", or the cap to run on under; of
@@ -567,11 +681,12 @@ def simulate(plant, jobs, answer, ledger, freedoms, hours_known, *, levers, fail
         hours_known: Hours of signals; 0 without.
         levers: What is done with running jobs: `suspend`, `resize`, `cap`, `preempt`, `move`.
         failures: Per job the work at which it fails by its own fault and the GPU-seconds between failures of hardware.
+        freed: Whether running jobs are asked about where GPUs have become free, too.
 
     Returns:
         Run.
     """
     run = Run(plant, jobs, ledger, queues=[[] for _ in plant.sites], freedoms=freedoms, hours_known=hours_known)
-    run.levers, run.failures = levers, failures
+    run.levers, run.failures, run.wants_freed = levers, failures, freed
     each_slot.play(run, answer)
     return run

@@ -75,10 +75,10 @@ def test_what_makes_an_hour_cheap_is_said_by_the_name():
 
 
 def test_other_jobs_are_ignored_so_one_that_lacks_gpus_may_come_too_late():
-    jobs = [THREE | {"gpus": 3}, THREE | {"gpus": 3, "slack_s": 9 * HOUR_S}]
-    outcome = played(jobs, price=([*PRICE, *[70.0] * 10],))
-    assert outcome.job_J["status"].tolist() == [OVERDUE, DONE]
-    assert played(jobs, price=([*PRICE, *[70.0] * 10],), gpus=(6,)).job_J["status"].tolist() == [DONE, DONE]
+    late = THREE | {"gpus": 3, "work": HOUR_S, "slack_s": 5 * HOUR_S}  # hour 5 is the cheapest and its last
+    jobs = [THREE | {"gpus": 3}, late]
+    assert played(jobs).job_J["status"].tolist() == [DONE, OVERDUE]  # its room is kept for the suspended one
+    assert played(jobs, gpus=(6,)).job_J["status"].tolist() == [DONE, DONE]
 
 
 def test_it_conforms_and_says_that_it_knows_the_future():

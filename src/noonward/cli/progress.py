@@ -20,6 +20,8 @@ QUIET_S: Final = 30.0
 """Seconds between lines of progress where there is no terminal."""
 ENOUGH: Final = 4.0
 """Steps, or a quarter of those done, that a pace is taken from at the least."""
+FIRST: Final = 0.01
+"""Share of all steps before which no pace is told: until then functions may have been compiled most of the time."""
 PART: Final = re.compile(r"(?P<label>.*): \D*?(?P<done>[\d,]+) of (?P<of>[\d,]+)(?: \w+)?")
 """How far one step is: ``label: 12 of 400 jobs``, ``label: stretch 2 of 7``."""
 
@@ -65,7 +67,7 @@ class TimeLeft:
         while at > 0 and self._past[at][1] > done - least:
             at -= 1
         since, before = self._past[at]
-        if self.total is None or done <= before or now <= since:
+        if self.total is None or done < FIRST * self.total or done <= before or now <= since:
             return None
         return (self.total - done) * (now - since) / (done - before)
 
@@ -155,12 +157,11 @@ def progress_bar(
                 return
             if kind == "progress":
                 under_way = about
+                left.within(about)
+                show(about)
             elif kind == "within":
-                about = f"{under_way}: {about}"
-            else:
-                return
-            left.within(about)
-            show(about)
+                left.within(f"{under_way}: {about}")
+                show(f"{under_way}: {about}" if under_way else about)
 
         begin()
         with listening(hear):

@@ -19,6 +19,8 @@ from noonward.model.cluster.setting import Protocol, Setting
 
 REPLAY_SLOT_S: Final = 1.0
 """Slot of schedulers that replay a log, s: logs state whole seconds."""
+EACH_SLOT_LEVERS: Final[frozenset[Lever]] = frozenset({"move", "preempt"})
+"""What can be done with running jobs under protocol each-slot alone."""
 Curves = Literal["advisory", "hard"]
 """Kinds of capacity curves, see ``GpuCaps``."""
 
@@ -40,9 +42,10 @@ class Needs:
         curves: Kind of the capacity curves it sets (``answers.limit``); None: it sets none. They start at the sites'
             GPUs. An environment with curves of its own keeps those instead.
         foresight: True if it reads future jobs (``brief.future``); use it only as a benchmark.
-        levers: What it does with running jobs: it is asked about those that allow it (ASK_RUNNING; protocol each-slot),
-            where the scenario has such. ``suspend``; ``cap``: it may change power caps, and start jobs under one;
-            ``resize``: it suspends jobs to resume them on another gang.
+        levers: What it does with running jobs: it is asked about those that allow it (ASK_RUNNING), where the scenario
+            has such. ``suspend``; ``cap``: it may change power caps, and start jobs under one; ``resize``: it suspends
+            jobs to resume them on another gang.
+        freed: It is asked about running jobs also when GPUs of their site have become free.
         record: It replays where and when a log says that jobs started (``brief.recorded``), in slots of a second.
 
     Raises:
@@ -60,6 +63,7 @@ class Needs:
     curves: Curves | None = None
     foresight: bool = False
     levers: tuple[Lever, ...] = ()
+    freed: bool = False
     record: bool = False
 
     def __post_init__(self) -> None:
@@ -156,10 +160,16 @@ def check_fit(brief: Brief, needs: Needs, name: str) -> None:
             "holds no job of before the window, or no dates; give earlier jobs by --history FILE, begin the window "
             "later (--from), use generated jobs or a trace, or choose another policy"
         )
-    if needs.levers and brief.protocol != "each-slot" and brief.fleet.freedoms:
+    unasked = sorted(set(needs.levers) & EACH_SLOT_LEVERS) if brief.protocol != "each-slot" else []
+    if unasked and brief.fleet.freedoms:
         raise ScenarioError(
-            f"scheduler {name} acts on running jobs ({', '.join(needs.levers)}), which protocol {brief.protocol} does "
-            "not ask about; choose protocol=each-slot or another policy"
+            f"scheduler {name} would {unasked[0]} running jobs, which protocol {brief.protocol} has no answer for; "
+            "choose protocol=each-slot or another policy"
+        )
+    if needs.levers and brief.protocol != "each-slot" and brief.fleet.freedoms and np.isinf(brief.window_s):
+        raise ScenarioError(
+            f"scheduler {name} acts on running jobs ({', '.join(needs.levers)}), about which a live service asks under "
+            "protocol each-slot alone; choose protocol=each-slot or another policy"
         )
     if needs.forecast is not None and needs.forecast.by_net:
         try:

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from noonward.decision.brief import Brief
+from noonward.decision.brief import EACH_SLOT_LEVERS, Brief
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.edge.scheduler import EdgeScheduler
 from noonward.decision.partly_compiled import PartlyCompiledScheduler
@@ -125,7 +125,7 @@ def check_scheduler(
             for each in chosen:
                 for environment in _environments(each, seed):
                     kept.append(_check(subject, environment, seed, limit))
-                if subject.needs.levers and each == "each-slot":
+                if subject.needs.levers and (each == "each-slot" or not EACH_SLOT_LEVERS & set(subject.needs.levers)):
                     for environment in _environments(each, seed):
                         if not environment.learns_run_times:
                             kept.append(_check(subject, _bending(environment), seed, limit))

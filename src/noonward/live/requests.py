@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence, Set
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 MOST_JOBS: Final = 10_000
 """Jobs in a batch, at most."""
+_NOWHERE: Final[frozenset[int]] = frozenset()
 
 
 class JobRequest(Terms, forbid_unknown_fields=True, kw_only=True, frozen=True, omit_defaults=True):
@@ -72,11 +73,12 @@ class JobRequest(Terms, forbid_unknown_fields=True, kw_only=True, frozen=True, o
     """Idempotency key: a second request of the same key and content is answered with the first one's job."""
 
 
-class JobRow(msgspec.Struct, frozen=True):
-    """A checked job; the columns of table ``jobs`` that a submission fills."""
+class JobRow(NamedTuple):
+    """A checked job: the columns of table ``jobs`` that it fills, then whose job it is and what it comes after."""
 
     key: str | None
     digest: bytes
+    """Of what was asked, to know a second request of the key by; empty without a key."""
     name: str
     request: bytes
     held: int
@@ -91,10 +93,10 @@ class JobRow(msgspec.Struct, frozen=True):
     move_gb: float
     result_gb: float
     retries: int
-    after: tuple[int, ...] = ()
-    priority: int = 0
+    priority: int
     run_by: str = ""
     """Whose job it is, for what is learned of run times; empty: who submits it."""
+    after: tuple[int, ...] = ()
 
 
 class RequestChecker:
@@ -118,6 +120,7 @@ class RequestChecker:
         tables = fleet.tables(1)
         self.sites, self.classes = fleet.site_names, fleet.classes
         self.ingress = tuple(point.name for point in fleet.ingress_points)
+        self._sites, self._classes, self._ingress = map(_numbers, (self.sites, self.classes, self.ingress))
         self.largest_gang = largest_gang
         tables_of_gangs = fleet.tables(largest_gang)
         # The quickest run per unit of work, s: of a site's largest gang at its highest clock.
@@ -135,11 +138,10 @@ class RequestChecker:
         Raises:
             DataError: A name is unknown, a text holds a NUL character, or the job fits into no site it may run at.
         """
-        for what, text in (("name", request.name), ("command", request.command), ("key", request.key)):
-            if text is not None and "\x00" in text:
-                raise DataError(f"job {request.name!r}: {what} holds a NUL character; leave it out")
-        class_ = self._index("class", request.class_, self.classes)
-        origin = self._index("origin", request.origin, self.ingress)
+        if "\x00" in request.name or "\x00" in request.command or "\x00" in (request.key or ""):
+            raise DataError(f"job {request.name!r}: its name, command or key holds a NUL character; leave it out")
+        class_ = self._index("class", request.class_, self._classes)
+        origin = self._index("origin", request.origin, self._ingress)
         most = request.gpus_min if request.gpus_max is None else request.gpus_max
         if most < request.gpus_min:
             raise DataError(f"job {request.name!r}: gpus_max {most} is below gpus_min {request.gpus_min}")
@@ -154,37 +156,44 @@ class RequestChecker:
                 f"job {request.name!r} has work {request.work:g}: it would run for {least_s:.3g} s at least, and a run "
                 f"may last {LONGEST_RUN_H * HOUR_S:.3g} s; give less"
             )
-        pinned = -1 if request.site is None else self._index("site", request.site, self.sites)
-        unwanted = {self._index("not_sites", site, self.sites) for site in request.not_sites}
-        fitting = self._fitting(request, class_, pinned, unwanted)
-        require_valid(request, f"job {request.name!r}")
-        unable = self._unable(request, fitting)
-        vetoed = sorted(unwanted | unable)
-        # Browsers and editors of Windows end lines with CR LF, which shells and sbatch refuse.
-        command = request.command.replace("\r\n", "\n").replace("\r", "\n")
+        pinned = -1 if request.site is None else self._index("site", request.site, self._sites)
+        vetoed = _NOWHERE
+        if request.not_sites:
+            vetoed = frozenset(self._index("not_sites", site, self._sites) for site in request.not_sites)
+        fitting = self._fitting(request, class_, pinned, vetoed)
+        asked = stated(request)
+        if asked or request.task is not None:
+            require_valid(request, f"job {request.name!r}")
+        if asked:
+            vetoed |= self._unable(request, asked, fitting)
         stored = request
-        if request.key is not None or command != request.command:
+        if request.key is not None or "\r" in request.command:
+            # Browsers and editors of Windows end lines with CR LF, which shells and sbatch refuse.
+            command = request.command.replace("\r\n", "\n").replace("\r", "\n")
             stored = msgspec.structs.replace(request, key=None, command=command)
         content = self._encode(stored)
+        max_delay_s = request.max_delay_s
+        if request.deadline_s is not None:
+            max_delay_s = self._max_delay_s(request, request.deadline_s, class_, most, fitting - vetoed)
         return JobRow(
             key=request.key,
-            digest=hashlib.blake2b(content, digest_size=16).digest(),
+            digest=b"" if request.key is None else hashlib.blake2b(content, digest_size=16).digest(),
             name=request.name,
             request=content,
             held=int(request.held),
             pinned=request.site,
-            vetoed=msgspec.json.encode([self.sites[s] for s in vetoed]).decode() if vetoed else "[]",
+            vetoed=msgspec.json.encode([self.sites[s] for s in sorted(vetoed)]).decode() if vetoed else "[]",
             origin=self.ingress[origin],
             class_=self.classes[class_],
             gpus_min=request.gpus_min,
             gpus_max=most,
             work=float(request.work),
-            max_delay_s=self._max_delay_s(request, class_, most, fitting - unable),
+            max_delay_s=None if max_delay_s is None else float(max_delay_s),
             move_gb=request.data_gb + request.model_gb,
             result_gb=float(request.result_gb),
             retries=request.retries,
-            after=request.after,
             priority=self._priority(request, self.classes[class_]),
+            after=request.after,
         )
 
     def _priority(self, request: JobRequest, class_: str) -> int:
@@ -202,25 +211,21 @@ class RequestChecker:
             )
         return request.priority
 
-    def _index(self, what: str, name: str | None, known: tuple[str, ...]) -> int:
-        if name is None and len(known) == 1:
-            return 0
+    def _index(self, what: str, name: str | None, known: Mapping[str, int]) -> int:
+        index = known.get(name) if name is not None else 0 if len(known) == 1 else None
+        if index is not None:
+            return index
         if name is None:
             raise DataError(f"{what} is missing; give one of {', '.join(known)}")
-        if name not in known:
-            raise DataError(f"{what} {name!r} is unknown; {nearest(name, known)}")
-        return known.index(name)
+        raise DataError(f"{what} {name!r} is unknown; {nearest(name, tuple(known))}")
 
-    def _unable(self, request: JobRequest, fitting: Set[int]) -> Set[int]:
-        """Returns the sites whose executors cannot pass on what a job asks of its cluster.
+    def _unable(self, request: JobRequest, asked: frozenset[str], fitting: Set[int]) -> frozenset[int]:
+        """Returns the sites whose executors cannot pass on the terms that a job states.
 
         Raises:
             DataError: They are all that the job fits into.
         """
-        asked = stated(request)
-        if not asked:
-            return frozenset()
-        unable = {s for s, takes in enumerate(self._takes_S) if asked - takes}
+        unable = frozenset(s for s, takes in enumerate(self._takes_S) if asked - takes)
         if not fitting - unable:
             lacking = sorted({name for s in fitting for name in asked - self._takes_S[s]})
             raise DataError(
@@ -229,11 +234,12 @@ class RequestChecker:
             )
         return unable
 
-    def _max_delay_s(self, request: JobRequest, class_: int, most: int, sites: Set[int]) -> float | None:
+    def _max_delay_s(self, request: JobRequest, deadline_s: float, class_: int, most: int, sites: Set[int]) -> float:
         """Returns the longest time from submission to start that keeps a job's delay and its deadline, s.
 
         Args:
             request: The job.
+            deadline_s: Time from submission by which it ends, s.
             class_: Number of its class.
             most: Its largest gang, GPUs.
             sites: Sites that it may run at.
@@ -241,18 +247,16 @@ class RequestChecker:
         Raises:
             DataError: It would have to start before it is submitted.
         """
-        if request.deadline_s is None:
-            return None if request.max_delay_s is None else float(request.max_delay_s)
         longest_s = request.work * float(
             np.nanmax(self._seconds_SCGF[sorted(sites), class_, request.gpus_min : most + 1])
         )
-        left_s = request.deadline_s - longest_s
+        left_s = deadline_s - longest_s
         if left_s < 0:
             raise DataError(
-                f"job {request.name!r} has deadline_s {request.deadline_s:g}, and may run for {longest_s:.0f} s on its "
+                f"job {request.name!r} has deadline_s {deadline_s:g}, and may run for {longest_s:.0f} s on its "
                 "fewest GPUs at the lowest clock of a site that it may run at; give more time or GPUs, or fewer sites"
             )
-        return left_s if request.max_delay_s is None else min(left_s, float(request.max_delay_s))
+        return left_s if request.max_delay_s is None else min(left_s, request.max_delay_s)
 
     def _fitting(self, request: JobRequest, class_: int, pinned: int, vetoed: Set[int]) -> Set[int]:
         """Returns the sites that a job may run at and fits into.
@@ -276,6 +280,10 @@ class RequestChecker:
                 "many; ask for fewer, or allow more sites"
             )
         return fitting
+
+
+def _numbers(names: Sequence[str]) -> dict[str, int]:
+    return {name: n for n, name in enumerate(names)}
 
 
 def expanded(requests: Sequence[JobRequest]) -> list[JobRequest]:

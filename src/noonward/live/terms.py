@@ -75,8 +75,6 @@ def require_valid(terms: Terms, title: str) -> None:
         terms: Terms of a job.
         title: What messages call the job.
     """
-    if _values(terms) == _NO_VALUES:  # most jobs
-        return
     for name, value in terms.environment.items():
         if not _VARIABLE.fullmatch(name):
             raise DataError(

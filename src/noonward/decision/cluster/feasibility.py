@@ -12,8 +12,8 @@ from noonward.units import HOUR_S
 
 @kernel(inline=True, allocates=False)
 def slot_at(slot_s: float, time: float) -> float:
-    """Returns the first slot boundary at or after a time, s."""
-    return np.ceil(time / slot_s) * slot_s
+    """Returns the first slot boundary at or after a time, s; the time itself where there are no slots (0)."""
+    return np.ceil(time / slot_s) * slot_s if slot_s > 0.0 else time
 
 
 @kernel(inline=True, allocates=False)

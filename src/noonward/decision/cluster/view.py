@@ -39,14 +39,14 @@ POWER_W, SECONDS = 0, 1
 RUN: Final = np.dtype(
     [
         ("now_s", "f8"),  # seconds since the environment's start
-        ("slot_s", "f8"),  # length of a slot
+        ("slot_s", "f8"),  # length of a slot; 0 under on-arrival where running jobs are asked about
         ("window_s", "f8"),  # horizon over which free GPUs are charged
         ("revenue_usd_per_gpu_hour", "f8"),  # 0 without economics
         ("carbon_usd_per_t", "f8"),  # 0 without economics
         ("late_until_s", "f8"),  # time until which jobs may start after their latest start; -inf: none may
         ("late_usd_per_gpu_hour", "f8"),  # price of an hour that a job starts late, per GPU of its smallest gang
         ("kind", "i8"),  # kind of question, ASK_...
-        ("site", "i8"),  # site the question is about (ASK_ALLOCATE, ASK_FINISHED), or -1
+        ("site", "i8"),  # site the question is about (on-arrival: ASK_ALLOCATE, ASK_FINISHED, ASK_RUNNING), or -1
         ("gpus", "i8"),  # gang of the finished job (ASK_FINISHED)
         ("level", "i8"),  # clock level of the finished job (ASK_FINISHED)
     ]
@@ -251,13 +251,16 @@ class Answers(NamedTuple):
         """
         self.answer_N[asker] = (HOLD, 0, ORACLE, until_s, KEEP)
 
-    def suspend(self, asker: int) -> None:
+    def suspend(self, asker: int, until_s: float = 0.0) -> None:
         """Answers that the running job an asker is asked about is suspended (ASK_RUNNING); else it is kept running.
 
         Args:
             asker: Position of the asker, under each-slot the site at which the job runs.
+            until_s: Time before which it is not resumed, s; at the latest it is when its slack ends. Under on-arrival
+                it joins its site's queue then; under each-slot a simulation does not ask about it before, as in
+                ``hold``.
         """
-        self.send(asker, asker)
+        self.send(asker, asker, earliest_s=until_s)
 
     def cap(self, asker: int, cap: int) -> None:
         """Answers under which power cap the running job an asker is asked about runs on (ASK_RUNNING).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from noonward.engine.cluster.kernels.world import (
     ENGINE,
     EVENT,
     FACTOR_SUM,
+    GRID_EVENT,
     HARD_CAPS,
     KIND_SHIFT,
     NO_CAPS,
@@ -36,6 +37,7 @@ from noonward.engine.cluster.kernels.world import (
 from noonward.errors import ScenarioError
 from noonward.ledger.segments import JOB_OUTCOME, SEGMENT
 from noonward.model.cluster.environment import Environment
+from noonward.model.cluster.event import SiteEvent
 from noonward.model.cluster.freedom import Lever, bend
 from noonward.model.cluster.jobs import SUBMITTED
 from noonward.model.cluster.power_limit import PowerSteps
@@ -88,7 +90,9 @@ def build_world(environment: Environment, needs: Needs, brief: Brief, *, rewards
     engine_1["part_s"] = environment.site_signals.part_s
     engine_1["rewards"] = rewards
     engine_1["caps"] = kind
-    world = _stepping(world, environment.unavailable, PowerSteps.of(environment), HOUR_S * environment.hours)
+    events = environment.events if needs.levers and world.engine_1["bends"][0] else ()
+    power, until_s = PowerSteps.of(environment), HOUR_S * environment.hours
+    world = _stepping(world, brief, environment.unavailable, power, until_s, events)
     limit_SH = np.zeros((len(environment.sites), 0))
     if own:
         limit_SH = caps_SH if environment.caps is None else caps_SH.copy()
@@ -133,6 +137,8 @@ def _blank_world(
     sites = len(brief.sites)
     shown = make_view(brief, slots, levers, fails=fails)
     bends = fails or bend(shown.freedom_C)
+    if brief.protocol == "on-arrival" and bend(shown.freedom_C):
+        shown.run_1["slot_s"] = 0.0  # jobs are suspended, resumed and asked about at any time
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
@@ -140,6 +146,7 @@ def _blank_world(
     engine_1["bends"] = bends
     engine_1["wants_allocate"] = needs.allocate
     engine_1["wants_finished"] = needs.finished
+    engine_1["wants_freed"] = needs.freed and bends
     engine_1["rewards"] = NO_REWARDS
     engine_1["caps"] = NO_CAPS
     tenants = brief.tenants
@@ -176,9 +183,19 @@ def _blank_world(
     )
 
 
-def _stepping(world: World, withheld: Withheld | None, power: PowerSteps | None, until_s: float) -> World:
-    """Returns a world at second 0 in which GPUs are withheld and power is limited; later steps of both are events."""
-    events = []
+def _stepping(
+    world: World,
+    brief: Brief,
+    withheld: Withheld | None,
+    power: PowerSteps | None,
+    until_s: float,
+    grid: Sequence[SiteEvent],
+) -> World:
+    """Returns a world at second 0 in which GPUs are withheld and power is limited.
+
+    Later steps of both are events, and so are the begin and the end of every grid event.
+    """
+    events = [_grid_events(grid, brief, until_s)] if grid else []
     if withheld is not None:
         world.state_S["withheld"] = withheld.gpus_KS[0]
         world.shown.site_S["free"] = world.shown.site_S["gpus"] - withheld.gpus_KS[0]
@@ -195,6 +212,17 @@ def _stepping(world: World, withheld: Withheld | None, power: PowerSteps | None,
     heap_E[: len(event_E)] = np.sort(event_E, order=("time", "item"))  # which is a heap
     world.engine_1["heap_size"] = world.engine_1["steps_left"] = len(event_E)
     return world._replace(heap_E=heap_E)
+
+
+def _grid_events(grid: Sequence[SiteEvent], brief: Brief, until_s: float) -> Records:
+    """Returns the events WITHHOLD at which grid events begin or end after second 0, up to a time."""
+    edges = [
+        (time_s, (WITHHOLD << KIND_SHIFT) | (GRID_EVENT + brief.fleet.site_names.index(each.site)))
+        for each in grid
+        for time_s in (each.event.start_s, each.event.end_s)
+        if 0 < time_s <= until_s
+    ]
+    return np.array(edges, EVENT)
 
 
 def _step_events(from_s_K: F8, amount_KS: I8, until_s: float, spot: int) -> Records:

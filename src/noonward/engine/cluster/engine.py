@@ -38,14 +38,18 @@ class ClusterEngine(SteppedEngine):
     for. A queued job whose latest start has passed is dropped as overdue.
 
     Running jobs: a scheduler with ``Needs.levers`` is asked about the running jobs whose classes allow them
-    (``fleet.freedoms``; ASK_RUNNING, protocol ``each-slot``), at the first slot of every hour, or part of one, of
-    signals, before the queues. Each step asks every site about the next one, in the order in which they began to run;
-    choices: 0 = run on, 1 + own index = suspend. A job that runs on may change its power cap; one that starts or is
+    (``fleet.freedoms``; ASK_RUNNING) when something has changed: an hour, or part of one, of signals begins, a grid
+    event begins or ends, or, if it wants to know (``Needs.freed``), GPUs have become free. Under ``each-slot`` that is
+    in the first slot from then on, before the queues; each step asks every site about the next one, in the order in
+    which they began to run. Under ``on-arrival`` it is at that moment, after the queues, about one after the other.
+    Choices: 0 = run on, 1 + own index = suspend. A job that runs on may change its power cap; one that starts or is
     resumed may begin under a cap. A cap stays until it is changed, or lifted because the job's slack is used up
     (``slack_left_s``). A job that is suspended holds its GPUs while it writes its checkpoint, then waits at its site
     with less work left, and loads the checkpoint when it is started again, on the clock it had and its gang or, where
     it may be resized, another one of its class (``resume_gang``). It may stand still for its slack in all
-    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost.
+    (``resume_until_s``); one that cannot be resumed in time is dropped as overdue, and its work is lost. Nothing starts
+    that would keep it from being back by then (``kept_room``); under ``on-arrival`` it goes before all of its site's
+    queue that have not run.
 
     Failures (``Environment.failures``): a running job may fail, after as many GPU-seconds of running or as much of its
     work under every scheduler. It gives its GPUs back at once, and does again what it did since its last periodic

@@ -146,6 +146,10 @@ class ToldEngine(SteppedEngine):
         """Lets time pass, never back."""
         self.view.run_1["now_s"] = max(self.now_s, time_s)
 
+    def ask_about_running(self, site: int) -> None:
+        """Has the scheduler asked about a site's running jobs in the next slot: something has changed for them."""
+        self.world.state_S["changed"][site] = 1
+
     def use_curves(self, limit_SH: F8) -> None:
         """Takes an array of capacity curves, which the scheduler sets, in the place of the last one."""
         if self.world.caps_SH is not limit_SH:

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from noonward.decision.cluster.view import POWER_W, SECONDS
 from noonward.errors import DataError, ScenarioError
 from noonward.live.config import ShadowConfig
@@ -165,7 +163,7 @@ class Watcher:
                 time_limit_s=job.limit_s or None,
             )
         )
-        return replace(row, run_by=job.user)
+        return row._replace(run_by=job.user)
 
     def _expected_s(self, job: SeenJob) -> float | None:
         """Returns how long a job is expected to run, s."""

@@ -77,7 +77,7 @@ TABLES: Final = (
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY,
-    key TEXT UNIQUE,
+    key TEXT,
     digest BLOB NOT NULL,
     name TEXT NOT NULL,
     request BLOB NOT NULL,
@@ -113,7 +113,7 @@ CREATE TABLE jobs (
     run_s REAL,
     power_w REAL,
     freed_s REAL,
-    token TEXT UNIQUE,
+    token TEXT,
     began_s REAL,
     ended_s REAL,
     exit_code INTEGER,
@@ -126,6 +126,8 @@ CREATE TABLE jobs (
     life TEXT,
     priority INTEGER NOT NULL DEFAULT 0
 );
+CREATE UNIQUE INDEX jobs_key ON jobs (key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX jobs_token ON jobs (token) WHERE token IS NOT NULL;
 CREATE INDEX jobs_open ON jobs (id)
     WHERE state IN ('submitted', 'transit', 'waiting', 'starting', 'running', 'suspended');
 CREATE INDEX jobs_new ON jobs (arrival_s, id) WHERE state = 'submitted' AND serial IS NULL;
@@ -179,6 +181,7 @@ CREATE INDEX journal_opened ON journal (opened_s) WHERE opened_s IS NOT NULL;
 CREATE TABLE curves (hour INTEGER PRIMARY KEY, value BLOB NOT NULL, hard INTEGER NOT NULL, made_s REAL NOT NULL);
 """
 )
+"""Tables of a new store. In older ones every row of ``jobs`` is in the indexes of keys and tokens, also without one."""
 OPEN: Final = ("submitted", "transit", "waiting", "starting", "running", "suspended")
 """States of jobs that have not ended."""
 ENDED: Final = ("done", "failed", "cancelled", "overdue", "lost")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from noonward.errors import DataError
 from noonward.live.requests import JobRow
 from noonward.live.store.database import Change, Connection
 from noonward.live.store.dependencies import NEVER_S, store_needs
 
-_INSERT = """
-INSERT INTO jobs (id, key, digest, name, request, held, pinned, vetoed, owner, run_by, origin, class, gpus_min,
-                  gpus_max, work, max_delay_s, move_gb, result_gb, retries, priority, submitted_s, arrival_s)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING
+_FILLED: Final = [name.rstrip("_") for name in JobRow._fields[:-2]]
+_INSERT: Final = f"""
+INSERT INTO jobs (id, owner, run_by, submitted_s, arrival_s, {", ".join(_FILLED)})
+VALUES ({", ".join("?" * (5 + len(_FILLED)))}) ON CONFLICT (key) WHERE key IS NOT NULL DO NOTHING
 """
 _EVENT = """
 INSERT INTO events (at_s, job, kind, data) SELECT submitted_s, id, 'submitted', ? FROM jobs WHERE id >= ? AND id < ?
@@ -45,16 +46,10 @@ def submission(
         stored = connection.executemany(
             _INSERT,
             [
-                (
-                    first + i, row.key, row.digest, row.name, row.request, row.held, row.pinned, row.vetoed, owner,
-                    row.run_by or owner,
-                    row.origin, row.class_, row.gpus_min, row.gpus_max, row.work, row.max_delay_s, row.move_gb,
-                    row.result_gb, row.retries, row.priority, now_s,
-                    NEVER_S if row.after else now_s,
-                )
+                (first + i, owner, row.run_by or owner, now_s, NEVER_S if row.after else now_s, *row[:-2])
                 for i, row in enumerate(rows)
             ],
-        )  # fmt: skip
+        )
         new = stored.rowcount
         if check is not None:
             check(connection, new)

@@ -52,6 +52,14 @@ class ToldEvents(Announced):
         """Returns the numbers of the events that have not ended."""
         return [number for number, each in self._of.items() if each.event.end_s > self._now_s()]
 
+    def turned(self, since_s: float, until_s: float) -> set[str]:
+        """Returns the sites at which an event begins or ends after a time, up to another one, s."""
+        return {
+            each.site
+            for each in self._events
+            if since_s < each.event.start_s <= until_s or since_s < each.event.end_s <= until_s
+        }
+
     def add(self, number: int, site: str, *told: float) -> None:
         """Adds an event (``site_event``), and forgets those that have ended."""
         kept = self.open_numbers()

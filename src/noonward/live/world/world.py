@@ -117,7 +117,7 @@ class World:
         self.unrouted: dict[int, None] = {}
         self.drained: set[int] = set()
         self.serial = self.place = self.asks = 0
-        self.asked_s = -np.inf
+        self.asked_s = self._grid_s = -np.inf
         self.decisions: list[Decision] = []
         self.notes: list[Note] = []
         self.changed: dict[int, Seat] = {}
@@ -248,13 +248,24 @@ class World:
         """
         if number not in self.grid_events:
             self.note_told("announce", number, site, *told)
+            self._note_grid(self.now_s)
             self.grid_events.add(number, self.brief.sites[site], *told)
+            if told[0] <= self.now_s:  # it has begun
+                self.engine.ask_about_running(site)
 
     def call_off(self, number: int) -> None:
         """Takes a grid event back."""
         if number in self.grid_events:
             self.note_told("call_off", number)
             self.grid_events.remove(number)
+            for site in range(len(self.brief.sites)):
+                self.engine.ask_about_running(site)
+
+    def _note_grid(self, time_s: float) -> None:
+        """Notes where grid events begin or end up to a time: running jobs are asked about there."""
+        for name in self.grid_events.turned(self._grid_s, time_s):
+            self.engine.ask_about_running(self.brief.sites.index(name))
+        self._grid_s = max(self._grid_s, time_s)
 
     def steer(self, serial: int, held: bool, pinned: int, vetoed: Iterable[int]) -> None:
         """Holds, pins and vetoes a job in sight as its operator wants."""
@@ -335,6 +346,7 @@ class World:
         if self._each_slot and time_s <= self.asked_s:
             return
         self._renew(time_s)
+        self._note_grid(time_s)
         self._show_spending()
         self.engine.begin(time_s)
         if self._each_slot:

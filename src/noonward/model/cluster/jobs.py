@@ -34,14 +34,16 @@ TOLD: Final = ("told", "told_2", "told_3", "told_4")
 outlived what they were told."""
 SUBMITTED: Final = np.dtype(
     [
-        *((name, JOB[name]) for name in JOB.names or ()),
-        ("held", "i8"),  # 1 where an operator holds it: nobody is asked about it
-        ("tenant", "i8"),  # whose it is; 0 where no tenants are stated
-        ("priority", "i8"),  # jobs of a higher one come first; 0 where no priorities are stated
+        *((name, "i4" if JOB[name].kind == "i" and name != "serial" else JOB[name]) for name in JOB.names or ()),
+        ("held", "i4"),  # 1 where an operator holds it: nobody is asked about it
+        ("tenant", "i4"),  # whose it is; 0 where no tenants are stated
+        ("priority", "i4"),  # jobs of a higher one come first; 0 where no priorities are stated
         *((name, "f8") for name in TOLD),
     ]
 )
-"""A job of a run: the truth, which the engine alone reads, and what schedulers are told of its work in its place."""
+"""A job of a run: the truth, which the engine alone reads, and what schedulers are told of its work in its place.
+
+Small: a run over millions of jobs waits for memory more than for anything else."""
 
 NO_SITE: Final = -1
 """No site is recorded."""

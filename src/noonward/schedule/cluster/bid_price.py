@@ -22,7 +22,17 @@ from noonward.model.cluster.expected import ExpectedSampler
 from noonward.model.cluster.freedom import Lever
 from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
-from noonward.schedule.cluster.bookings import NOTED, answer, as_plans, blank_plans, follow_jobs, rebook, release
+from noonward.schedule.cluster.bookings import (
+    NOTED,
+    answer,
+    as_plans,
+    blank_plans,
+    cap_running,
+    follow_jobs,
+    lift_running,
+    rebook,
+    release,
+)
 from noonward.schedule.cluster.capacity_prices import (
     COMING,
     DAY_H,
@@ -76,14 +86,6 @@ ExactSites = Annotated[int, Field(ge=1, description="sites up to which each has 
 JobsPerHour = Annotated[float, Field(gt=0, allow_inf_nan=False, description="jobs to come in an improvement")]
 
 
-STOPS: Final[dict[tuple[bool, bool], tuple[Lever, ...]]] = {
-    (False, False): (),
-    (True, False): ("suspend",),
-    (True, True): ("suspend", "move"),
-}
-"""Levers, by whether jobs are suspended and moved."""
-
-
 class BidPrice(PartlyCompiledScheduler):
     """Books every job at the (site, start) of highest forecast value over the price of the GPU-hours it takes.
 
@@ -125,6 +127,10 @@ class BidPrice(PartlyCompiledScheduler):
     leave for the site at which the rest of their work is cheapest, the journey included. Starts, and the use by which
     prices are improved, are planned as if jobs ran unbroken.
 
+    With ``caps``, jobs whose class has power caps start under the cap that costs least from their start on: less energy
+    against GPUs for longer, at these prices (``caps``). Jobs to come are planned the same way, so prices know of caps.
+    At the turn of every hour the caps of running jobs are chosen again: where GPUs have become scarce, they are lifted.
+
     Args:
         forecast: Forecast of prices and carbon.
         samples: Draws of the jobs to come, at least 1; their use counts with weight 1 / samples.
@@ -135,6 +141,7 @@ class BidPrice(PartlyCompiledScheduler):
         exact_sites: Sites up to which each has prices of its own, at least 1.
         suspends: Whether it suspends jobs of interruptible classes; else they run unbroken, like all others.
         moves: Whether suspended jobs whose class moves may leave for other sites; only with ``suspends``.
+        caps: Whether it caps the power of jobs whose class allows it; not with ``suspends``.
         reserve: Share of the slack that is not planned with, of jobs whose run time is an estimate and that may be
             late, at least 0 and below 1.
         peaks: Whether tariffs count by the price of the next kW; else by that of energy alone.
@@ -167,14 +174,19 @@ class BidPrice(PartlyCompiledScheduler):
         exact_sites: ExactSites = EXACT_SITES,
         suspends: bool = False,
         moves: bool = False,
+        caps: bool = False,
         peaks: bool = True,
         reserve: Reserve = RESERVE,
     ) -> None:
         if moves and not suspends:
             raise ScenarioError("moves goes with suspends: only suspended jobs move; set suspends=True, too")
+        if caps and suspends:
+            raise ScenarioError("bid prices cap jobs or suspend them; set caps or suspends, not both")
+        levers: dict[Lever, bool] = {"suspend": suspends, "move": moves, "cap": caps}
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
-            lookahead_h=0 if forecast.foresight else PRICED_H, levers=STOPS[suspends, moves],
+            lookahead_h=0 if forecast.foresight else PRICED_H,
+            levers=tuple(lever for lever, used in levers.items() if used),
         )  # fmt: skip
         self.samples = samples
         self.first_rounds = first_rounds
@@ -207,7 +219,9 @@ class BidPrice(PartlyCompiledScheduler):
         self._price_SH, self._square_SH, self._mean_SH = np.zeros((3, sites, PRICED_H))
         self._booked_ST = np.zeros((sites, 0), np.int64)
         self._plan_J, self._life_J = blank_plans(0), no_lives(0)
-        self._bends = bool(self.needs.levers) and any(each.interruptible for each in brief.fleet.freedoms.values())
+        freedoms, levers = brief.fleet.freedoms.values(), self.needs.levers
+        self._bends = "suspend" in levers and any(each.interruptible for each in freedoms)
+        self._caps = "cap" in levers and any(each.cap_curve is not None for each in freedoms)
         largest = max(self._largest_gang, int(self._sampled["gpus_max"].max(initial=0)))
         self._kinds = Kinds.of(brief, largest, self.exact_sites)
         self._option_X = np.zeros(self._kinds.options, OPTION)
@@ -392,6 +406,8 @@ class BidPrice(PartlyCompiledScheduler):
         reserve, kinds = self._reserve, self._kinds
         describe_all(view, kinds, waiting, at_W, now_s_W, zero_s, self._last_start_s, reserve, False, option_WX)
         sum_up_energy(view, prices.energy_SR)
+        if self._caps:
+            lift_running(view, self._booked_ST, slot_0, self._plan_J)
         prices.capacity_SH[:] = self._capacity(view.site_S, waiting)
         prices.square_SH[:] *= self.memory
         hour_h = self._hour % self._stretch_h
@@ -412,6 +428,8 @@ class BidPrice(PartlyCompiledScheduler):
             self._improve_with_power(view, prices, self._power, rounds, waiting, functools.partial(improved, 1))
         books = self._booked_ST, slot_0, self._last_start_s, reserve, self._plan_J
         rebook(view, kinds, prices, option_WX, *books, waiting)
+        if self._caps:
+            cap_running(view, prices, self._option_X, self._booked_ST, slot_0, self._plan_J)
         if self._power is not None:
             self._power.note_books(view, self._plan_J)
         if self._bends:

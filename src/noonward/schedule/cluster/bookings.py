@@ -11,13 +11,14 @@ import numpy as np
 
 from noonward.arrays import I8, Records
 from noonward.compiled import kernel
-from noonward.decision.cluster.lives import is_down
-from noonward.decision.cluster.value import gang_at, run_seconds
+from noonward.decision.cluster.lives import is_down, may_cap, may_start_capped, progress_s, slack_left_s, unit_s
+from noonward.decision.cluster.value import expected_share, extra_power_w, gang_at, run_seconds
 from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits
 from noonward.schedule.cluster.booking import first_slot, overrun_slots
-from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_due
+from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_due, start_range_s
+from noonward.schedule.cluster.caps import best_cap
 from noonward.schedule.cluster.kinds import Kinds
-from noonward.schedule.cluster.rooms import REFUSED, best_room, first_room, pays_to_move, run_slots
+from noonward.schedule.cluster.rooms import REFUSED, best_room, first_room, free_slots, pays_to_move, run_slots
 from noonward.units import HOUR_S
 
 NOWHERE: Final = -3
@@ -43,6 +44,7 @@ PLAN: Final = np.dtype(
         ("outlasts", "i8"),  # 1 where it has run for longer than was booked at first
         ("due", "i8"),  # 1 where it is booked at the first start with room
         ("again", "i8"),  # 1 where room has been given back since: it may start sooner
+        ("cap", "i8"),  # power cap of its class under which it is to start or to run on; 0: full power
         ("urgent", "i8"),  # 1 once it has been late while a run outlasted its booking: it is booked before others
     ]
 )
@@ -125,8 +127,100 @@ def _book(
             view, kinds, prices, option_X, booked_ST, slot_0, last_s, reserve, job, plan.at
         )
     if plan.site >= 0:
-        plan.slots, plan.gpus = run_slots(view, job, plan.site), gang_at(view, job, plan.site)
+        plan.slots, plan.gpus, plan.cap = run_slots(view, job, plan.site), gang_at(view, job, plan.site), 0
         mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, plan.gpus)
+
+
+@kernel(inline=True, allocates=False)
+def _cap(
+    view: ClusterView,
+    prices: Prices,
+    option: Any,
+    booked_ST: I8,
+    slot_0: int,
+    plan: Any,
+    job: int,
+    left_s: float,
+    slack_s: float,
+) -> None:
+    """Chooses under which power cap a job runs from now on, and books what it takes for sure.
+
+    Slack must do for the longer run, and the bookings of others must leave room. The cap is chosen again at the next
+    turn of an hour, so only until then it is booked for: others may be given the room behind a run at full power.
+
+    Args:
+        view: View.
+        prices: Prices.
+        option: Room for an option of the job.
+        booked_ST: Books, without the rest of the job's run.
+        slot_0: First slot of the books.
+        plan: Plan of the job; written.
+        job: Job.
+        left_s: What is left of its run at full power, s.
+        slack_s: How much later than at full power it may end, s.
+    """
+    slot_s, freedom = view.run_1[0].slot_s, view.freedom_C[view.job_J[job].class_]
+    slot, per_hour = int(np.round(view.run_1[0].now_s / slot_s)), int(np.round(HOUR_S / slot_s))
+    expected = expected_share(view, job)
+    option.run_h, option.gpus, option.class_ = left_s * expected / HOUR_S, plan.gpus, view.job_J[job].class_
+    option.power_w = extra_power_w(view, job, plan.site)
+    most, room = int(np.ceil((left_s + slack_s) / slot_s)), view.site_S[plan.site].gpus - plan.gpus
+    free_s = free_slots(booked_ST, plan.site, slot - slot_0, most, room) * slot_s
+    most_h = min(left_s + slack_s, free_s) * expected / HOUR_S
+    start_h = (slot - slot_0) / per_hour
+    plan.cap = best_cap(view, prices.paid_SR, prices.energy_SR, option, plan.site, start_h, most_h)
+    rate, capped = freedom.cap_rate[plan.cap], per_hour - slot % per_hour
+    slots = int(np.ceil(left_s / rate / slot_s))
+    if slots > capped:
+        slots = capped + int(np.ceil(left_s / slot_s - rate * capped))
+    plan.slots = slot + slots - plan.slot
+    mark(booked_ST, plan.site, slot - slot_0, slots, plan.gpus)
+
+
+@kernel(allocates=False)
+def lift_running(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records) -> None:
+    """Books the rest of every run whose power cap may be changed as at full power: that is all that it needs.
+
+    Args:
+        view: View.
+        booked_ST: Books.
+        slot_0: First slot of the books.
+        plan_J: Plans.
+    """
+    slot_s = view.run_1[0].slot_s
+    slot = int(np.round(view.run_1[0].now_s / slot_s))
+    for job in range(plan_J.shape[0]):
+        plan = plan_J[job]
+        if plan.at != STARTED or plan.site < 0 or plan.serial != view.job_J[job].serial or not may_cap(view, job):
+            continue
+        give_back(booked_ST, slot_0, plan, slot)
+        slots = int(np.ceil((view.job_J[job].work * unit_s(view, job) - progress_s(view, job)) / slot_s))
+        plan.slots = slot + slots - plan.slot
+        mark(booked_ST, plan.site, slot - slot_0, slots, plan.gpus)
+
+
+@kernel(allocates=False)
+def cap_running(
+    view: ClusterView, prices: Prices, option_X: Records, booked_ST: I8, slot_0: int, plan_J: Records
+) -> None:
+    """Chooses again under which power cap each run that may be capped goes on (``_cap``).
+
+    Args:
+        view: View.
+        prices: Prices.
+        option_X: Room for the options of a job.
+        booked_ST: Books.
+        slot_0: First slot of the books.
+        plan_J: Plans.
+    """
+    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    for job in range(plan_J.shape[0]):
+        plan, record = plan_J[job], view.job_J[job]
+        if plan.at != STARTED or plan.site < 0 or plan.serial != record.serial or not may_cap(view, job):
+            continue
+        give_back(booked_ST, slot_0, plan, slot)
+        left_s = record.work * unit_s(view, job) - progress_s(view, job)
+        _cap(view, prices, option_X[0], booked_ST, slot_0, plan, job, left_s, slack_left_s(view, job))
 
 
 @kernel(allocates=False)
@@ -261,6 +355,7 @@ def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_
         if site == s:
             if plan.site < 0:
                 plan.site, plan.slot, plan.gpus, plan.slots = s, slot, gang_at(view, job, s), run_slots(view, job, s)
+                plan.cap = 0
                 mark(booked_ST, s, slot - slot_0, plan.slots, plan.gpus)
             plan.at = STARTED
         else:
@@ -281,7 +376,8 @@ def answer(
     """Answers one decision step by the plan and enters the answers into the books; new jobs are booked first.
 
     The books follow the jobs once for all questions of an instant: no job ends or fails between them.
-    Asked about running jobs, it suspends those whose life says so; suspended ones move where it says.
+    Asked about running jobs, it suspends those whose life says so, and caps the others as planned; suspended ones move
+    where their life says.
 
     Returns:
         0; or, where a new job may run beyond what the books reach, the length of its run, h, and nothing has changed.
@@ -309,6 +405,8 @@ def answer(
                 answers.answer_N[s].choice = 1 + s
             continue
         if running:
+            if plan.at == STARTED and plan.serial == view.job_J[job].serial and may_cap(view, job):
+                answers.answer_N[s].cap = plan.cap
             continue
         if plan.serial != view.job_J[job].serial:
             if plan.serial >= 0:  # its row was another job's at the last question of this instant
@@ -335,5 +433,12 @@ def answer(
             continue  # refused, or kept waiting by a hard capacity curve, which the plan does not know
         if slot >= plan.slot if plan.site == s else not _leaves_later(view, job, s, plan):
             answers.answer_N[s].choice = 1 + plan.site
+            if plan.site == s and may_start_capped(view, job, s, view.job_J[job].gpus_max):
+                mark(booked_ST, s, plan.slot - slot_0, plan.slots, -plan.gpus)
+                plan.slot = slot
+                _, latest_s = start_range_s(view, job, s, s, now_s, last_s, reserve)
+                run_s, slack_s = run_seconds(view, job, s), max(0.0, latest_s - now_s)
+                _cap(view, prices, option_X[0], booked_ST, slot_0, plan, job, run_s, slack_s)
+                answers.answer_N[s].cap = plan.cap
     _note(view, answers, booked_ST, slot_0, plan_J)
     return 0.0

@@ -22,6 +22,7 @@ from noonward.decision.cluster.value import (
     travel_cost_usd,
 )
 from noonward.decision.cluster.view import CARBON, PRICE, ClusterView, delay_s, fits, return_delay_s
+from noonward.schedule.cluster.caps import at, best_cap, capped_power_w
 from noonward.schedule.cluster.kinds import Kinds, option_site
 from noonward.units import HOUR_S, KG_PER_TONNE
 from noonward.vectorised import item, positive_order
@@ -50,6 +51,7 @@ OPTION: Final = np.dtype(
         ("usd_per_intensity", "f8"),  # what they cost more per g/kWh of mean intensity at home and at the site
         ("site", "i8"),  # the site, or one of those of a kind, which are alike to the job; -1: none
         ("most_usd", "f8"),  # most it earns whatever the room, while a start is looked for
+        ("class_", "i8"),  # of the job: its power caps
     ]
 )
 """What running a job at a site, or at any of a kind of sites, takes and earns (``kinds``)."""
@@ -116,19 +118,11 @@ class Ahead(NamedTuple):
 
 
 @kernel(inline=True, allocates=False)
-def _at(sum_SR: F8, site: int, lead_h: float) -> float:
-    """Returns a running integral at a lead."""
-    hour = int(lead_h)
-    below = sum_SR[site, hour]
-    return below + (sum_SR[site, hour + 1] - below) * (lead_h - hour)
-
-
-@kernel(inline=True, allocates=False)
 def start_usd(option: Any, paid_SR: F8, energy_SR: F8, site: int, start_h: float) -> float:
     """Returns what a start earns over the energy and the GPUs of the run, USD; integrals as in ``Prices``."""
     end_h = start_h + option.run_h
-    energy = _at(energy_SR, site, end_h) - _at(energy_SR, site, start_h)
-    paid = _at(paid_SR, site, end_h) - _at(paid_SR, site, start_h)
+    energy = at(energy_SR, site, end_h) - at(energy_SR, site, start_h)
+    paid = at(paid_SR, site, end_h) - at(paid_SR, site, start_h)
     return option.net_usd - option.power_w * energy - option.gpus * paid
 
 
@@ -234,6 +228,7 @@ def describe(
         option.run_h = min(seconds / HOUR_S, float(LONGEST_H))
         option.gpus = gang_at(view, job, d)
         option.power_w = extra_power_w(view, job, d)
+        option.class_ = view.job_J[job].class_
         option.net_usd = expected * revenue_usd(view, job, d) * min(1.0, LONGEST_H * HOUR_S / seconds)
         option.usd_per_intensity = 0.0
         if coming:
@@ -358,16 +353,25 @@ def best_start(
 
 
 @kernel(inline=True, allocates=False)
-def _use(option: Any, start_h: float, weight: float, use_SH: F8, load_w_SH: F8) -> None:
-    """Adds the GPU-hours of a run to the hours that are priced, and its power where that is asked for."""
-    until, site = start_h + option.run_h, option.site
-    hour = int(start_h)
-    gpus = weight * option.gpus
+def _use(
+    view: ClusterView, prices: Prices, option: Any, start_h: float, latest_h: float, weight: float, load_w_SH: F8
+) -> None:
+    """Adds the GPU-hours of a run to the hours that are priced, and its power where that is asked for.
+
+    The run is under the cap that costs least from its start on (``best_cap``) within the slack that is left then.
+    """
+    site, hour, use_SH = option.site, int(start_h), prices.use_SH
+    most_h = option.run_h + latest_h - start_h
+    cap = best_cap(view, prices.paid_SR, prices.energy_SR, option, site, start_h, most_h)
+    power_w, run_h = capped_power_w(view, option, site, cap), option.run_h
+    if cap > 0:
+        run_h /= view.freedom_C[option.class_].cap_rate[cap]
+    until, gpus = start_h + run_h, weight * option.gpus
     while start_h < until and hour < use_SH.shape[1]:
         end = min(until, hour + 1.0)
         use_SH[site, hour] += gpus * (end - start_h)
         if hour < load_w_SH.shape[1]:
-            load_w_SH[site, hour] += weight * option.power_w * (end - start_h)
+            load_w_SH[site, hour] += weight * power_w * (end - start_h)
         start_h = end
         hour += 1
 
@@ -432,7 +436,7 @@ def _unit(lead_h: float, jobs_per_hour: float) -> float:
 
 @kernel(allocates=False)
 def _use_of_coming(
-    site_S: Records,
+    view: ClusterView,
     prices: Prices,
     coming_C: Records,
     option_CX: Records,
@@ -455,12 +459,13 @@ def _use_of_coming(
             job, shift_h = ahead.job_M[k], ahead.shift_h_M[k]
             record = coming_C[job]
             _, x, start_h = best_start(
-                site_S, hours, prices.paid_SR, prices.energy_SR, option_CX[job], record.home, shift_h
+                view.site_S, hours, prices.paid_SR, prices.energy_SR, option_CX[job], record.home, shift_h
             )
             if x >= 0:
                 unit = _unit(record.arrival_h + shift_h, jobs_per_hour)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
-                _use(option_CX[job, x], start_h, weight, prices.use_SH, load_w_SH)
+                option = option_CX[job, x]
+                _use(view, prices, option, start_h, option.latest_h + shift_h, weight, load_w_SH)
 
 
 @kernel(allocates=False)
@@ -541,9 +546,9 @@ def improve(
         for w in range(option_WX.shape[0]):
             _, x, start_h = best_start(view.site_S, hours, prices.paid_SR, prices.energy_SR, option_WX[w], 0, 0.0)
             if x >= 0:
-                _use(option_WX[w, x], start_h, 1.0, use_SH, load_w_SH)
+                _use(view, prices, option_WX[w, x], start_h, option_WX[w, x].latest_h, 1.0, load_w_SH)
         turn = (GOLDEN * (first_round + k) + ROOT_3 * hour_h) % 1.0
-        _use_of_coming(view.site_S, prices, coming_C, option_CX, ahead, seen, turn, jobs_per_hour, load_w_SH)
+        _use_of_coming(view, prices, coming_C, option_CX, ahead, seen, turn, jobs_per_hour, load_w_SH)
         for x in range(kinds.kind_X.shape[0]):
             _step(view.site_S, kinds, x, prices, step, rounds)
     sum_up(mean_SH, prices.paid_SR)

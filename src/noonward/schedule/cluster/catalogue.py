@@ -227,6 +227,7 @@ def bid_price(
     jobs_per_hour: JobsPerHour = JOBS_PER_HOUR,
     exact_sites: ExactSites = EXACT_SITES,
     suspends: Literal["no", "yes", "move"] = "no",
+    caps: Literal["no", "yes"] = "no",
     peaks: Literal["no", "yes"] = "yes",
     reserve: Reserve = RESERVE,
 ) -> Scheduler:
@@ -242,6 +243,7 @@ def bid_price(
         exact_sites=exact_sites,
         suspends=suspends != "no",
         moves=suspends == "move",
+        caps=caps == "yes",
         peaks=peaks == "yes",
         reserve=reserve,
     )
@@ -250,6 +252,14 @@ def bid_price(
 
 def _planner_roles(forecast: str, **_: object) -> frozenset[Role]:
     return frozenset({"planner", "clairvoyant"} if forecast in FORESEEN else {"planner"})
+
+
+def _check_levers(suspends: str = "no", caps: str = "no", **_: object) -> None:
+    """Raises ValueError for levers that bid prices do not use together."""
+    if caps == "yes" and suspends != "no":
+        raise ValueError(
+            f"caps=yes goes with suspends=no, not with suspends={suspends}: bid prices cap jobs or suspend them"
+        )
 
 
 def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) -> None:
@@ -261,13 +271,19 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 
 
 def _add_bookers(registry: Registry) -> None:
-    def bid_words(forecast: str, price: str, suspends: str, peaks: str, **_: object) -> str:
+    def check(**arguments: Any) -> None:
+        _check_forecast(**arguments)
+        _check_levers(**arguments)
+
+    def bid_words(forecast: str, price: str, suspends: str, caps: str, peaks: str, **_: object) -> str:
         start = "" if price == "none" else "; the prices of GPUs start from learned ones"
         stops = {
             "no": "",
             "yes": "; suspends running jobs where their class allows it",
             "move": "; suspends running jobs where their class allows it, and resumes them at the cheapest site",
         }[suspends]
+        if caps == "yes":
+            stops = "; caps the power of jobs where their class allows it and GPUs are not scarce"
         blind = "; of tariffs it sees the price of energy alone" if peaks == "no" else ""
         return (
             f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}{stops}"
@@ -284,7 +300,7 @@ def _add_bookers(registry: Registry) -> None:
     )
     for name, make, describe in makers:
         registry.add_family(
-            Family(name=name, make=make, describe=describe, roles=_planner_roles, check=_check_forecast, packaged=True)
+            Family(name=name, make=make, describe=describe, roles=_planner_roles, check=check, packaged=True)
         )
     for forecast in FORECASTS:
         for name, _, _ in makers:

@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
+from noonward.arrays import Records
 from noonward.data.events import INTERVAL_S
 from noonward.decision.announced import Announced
 from noonward.decision.brief import Brief
@@ -121,6 +122,7 @@ class EventResponse(Scheduler):
         self._at: dict[str, int] = {}
         self._base_w_S: list[float] = []
         self._announced = Announced()
+        self._freedom_C: Records | None = None
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -134,7 +136,7 @@ class EventResponse(Scheduler):
         """Prepares both for a run."""
         self._at = {name: s for s, name in enumerate(brief.fleet.site_names)}
         self._base_w_S = [1000.0 * (0.0 if site.meter is None else site.meter.base_kw) for site in brief.fleet.sites]
-        self._announced = brief.announced
+        self._announced, self._freedom_C = brief.announced, None
         self._forget_all()
         self._base.reset(brief, rng)
 
@@ -175,14 +177,21 @@ class EventResponse(Scheduler):
         if view.kind == ASK_RUNNING:
             self._decide_running(view, answers)
             return
-        self._base.decide(view, answers)
+        self._base.decide(self._without_caps(view), answers)
         if view.kind == ASK_SLOT and self._announced.events:
             self._decide_starts(view, answers)
+
+    def _without_caps(self, view: ClusterView) -> ClusterView:
+        """Returns the view as the base sees it, which caps no job."""
+        if self._freedom_C is None:
+            self._freedom_C = view.freedom_C.copy()
+            self._freedom_C["caps"] = 0
+        return view._replace(freedom_C=self._freedom_C)
 
     def _decide_running(self, view: ClusterView, answers: Answers) -> None:
         """Bends running jobs in events, undoes what the last one took, and leaves the rest to the base."""
         if "suspend" in self._base.needs.levers:
-            self._base.decide(view, answers)
+            self._base.decide(self._without_caps(view), answers)
         if self._planned_s != view.now_s:
             self._planned_s, self._plan = view.now_s, {}
             active = self._active(view.now_s)

@@ -21,6 +21,72 @@ FROM_ON, FROM_OFF, FIRST, TAIL_FROM_OFF, TAIL_FROM_ON, TAIL_FIRST = 0, 1, 2, 3, 
 
 
 @kernel()
+def _run_or_rest(
+    off_K: F8, on_K: F8, usd: tuple[float, float, float, float], least: int, most: int, new_off_K: F8, new_on_K: F8,
+    off_by_K: U1, on_by_K: U1,
+) -> None:  # fmt: skip
+    """Takes a full period's step for some numbers of periods done, K: the job rests in it, or runs through it.
+
+    Written without branches, so that several numbers are reckoned at once.
+
+    Args:
+        off_K: Least cost so far of a job that rests.
+        on_K: The same of one that runs.
+        usd: Cost of a stop after the period before, of a resume, and of the period; what overhead can earn in it.
+        least: Least number of periods done, at least 2.
+        most: Largest one.
+        new_off_K: Written.
+        new_on_K: Written.
+        off_by_K: Written, the step that led there.
+        on_by_K: Written.
+    """
+    stop, resume, cost, bonus = usd
+    for k in range(least, most + 1):
+        rests, stops = off_K[k], on_K[k] + stop
+        stopped = stops < rests
+        new_off_K[k] = (stops if stopped else rests) - bonus
+        off_by_K[k] = STOPPED if stopped else STAYED
+        runs_on, resumes = on_K[k - 1] + cost, off_K[k - 1] + resume + cost
+        resumed = resumes < runs_on
+        new_on_K[k] = (resumes if resumed else runs_on) - bonus
+        on_by_K[k] = FROM_OFF if resumed else FROM_ON
+
+
+@kernel()
+def _add_part(
+    off_K: F8, on_K: F8, usd: tuple[float, float, float, float], stop: float, least: int, most: int, new_off_K: F8,
+    new_on_K: F8, off_by_K: U1, on_by_K: U1,
+) -> None:  # fmt: skip
+    """Improves a full period's step by lives that use only a part of it, its beginning or its end.
+
+    Args:
+        off_K: Least cost so far of a job that rests and has not used the part.
+        on_K: The same of one that runs.
+        usd: Cost of a stop after the period before, of a resume, and of the part; what overhead can earn in it.
+        stop: Cost of a stop after this period.
+        least: Least number of periods done.
+        most: Largest one.
+        new_off_K: Improved; what overhead can earn is taken off here.
+        new_on_K: The same.
+        off_by_K: Rewritten where it is.
+        on_by_K: Rewritten where it is.
+    """
+    stop_before, resume, used, bonus = usd
+    for k in range(least, most + 1):
+        rests, head = new_off_K[k], on_K[k] + used + stop
+        better = head < rests
+        new_off_K[k] = (head if better else rests) - bonus
+        off_by_K[k] = HEAD if better else off_by_K[k]
+        runs, tail, by = new_on_K[k], off_K[k] + resume + used, on_by_K[k]
+        better = tail < runs
+        runs, by = (tail if better else runs), (TAIL_FROM_OFF if better else by)
+        tail = on_K[k] + stop_before + resume + used
+        better = tail < runs
+        new_on_K[k] = (tail if better else runs) - bonus
+        on_by_K[k] = TAIL_FROM_ON if better else by
+
+
+@kernel()
 def _whole_periods(
     cost_P: F8,
     resume_P: F8,
@@ -62,8 +128,10 @@ def _whole_periods(
         full = not piece and share >= 1.0
         parted = need == 1 and not piece and part <= share + NEAR
         may_begin = p == 0 or not first_piece
+        least, most = max(0, whole - (periods - 1 - p)), min(whole, p + 1)
+        fast = p > 0 and full  # most periods; nothing begins in them that has done two or more
         for flag in range(need + 1):
-            for k in range(max(0, whole - (periods - 1 - p)), min(whole, p + 1) + 1):
+            for k in range(least, (min(most, 1) if fast else most) + 1):
                 off, off_by = old[OFF, flag, k], STAYED
                 if p > 0 and old[ON, flag, k] + stop_P[p - 1] < off:
                     off, off_by = old[ON, flag, k] + stop_P[p - 1], STOPPED
@@ -91,6 +159,23 @@ def _whole_periods(
                         on, on_by = used, TAIL_FIRST
                 new[OFF, flag, k], new[ON, flag, k] = off - bonus_P[p], on - bonus_P[p]
                 choice[p, OFF, flag, k], choice[p, ON, flag, k] = off_by, on_by
+        if fast and most > 1:
+            off_FK, on_FK, by_FK, used, first = old[OFF], old[ON], choice[p], part * cost, max(least, 2)
+            if parted and most == whole and not last_piece and on_FK[0, whole] + used + end_P[p] - bonus_P[p] < best:
+                best, best_p, best_head = on_FK[0, whole] + used + end_P[p] - bonus_P[p], p, 1
+            for flag in range(need + 1):
+                later = 0.0 if flag == 1 and parted else bonus_P[p]
+                usd = stop_P[p - 1], resume_P[p], cost, later
+                _run_or_rest(
+                    off_FK[flag], on_FK[flag], usd, first, most, new[OFF, flag], new[ON, flag], by_FK[OFF, flag],
+                    by_FK[ON, flag],
+                )  # fmt: skip
+            if parted:
+                usd = stop_P[p - 1], resume_P[p], used, bonus_P[p]
+                _add_part(
+                    off_FK[0], on_FK[0], usd, stop_P[p], first, most, new[OFF, 1], new[ON, 1], by_FK[OFF, 1],
+                    by_FK[ON, 1],
+                )  # fmt: skip
         if (not last_piece or p == periods - 1) and new[ON, need, whole] + end_P[p] < best:
             best, best_p, best_head = new[ON, need, whole] + end_P[p], p, 0
         old, new = new, old

@@ -93,7 +93,8 @@ class PlannedPower:
         """Returns the mean facility power that the bookings of some jobs add by site and priced hour, W."""
         plan, class_ = plan_J[jobs], view.job_J["class_"][jobs]
         s, gpus = plan["site"], plan["gpus"]
-        power_w = view.speed_KSCGF[POWER_W, s, class_, gpus, view.oracle_SCG[s, class_, gpus]]
+        full_w = view.speed_KSCGF[POWER_W, s, class_, gpus, view.oracle_SCG[s, class_, gpus]]
+        power_w = full_w * view.freedom_C["cap_power"][class_, plan["cap"]]
         added_w = view.site_S["pue"][s] * (power_w - gpus * view.site_S["free_w"][s])
         slots, slot_0 = PRICED_H * self._per_hour, self._hour * self._per_hour
         step_w_ST = np.zeros((len(view.site_S), slots + 1))

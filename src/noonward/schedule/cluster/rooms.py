@@ -38,6 +38,15 @@ def run_slots(view: ClusterView, job: int, site: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
+def free_slots(booked_ST: I8, site: int, slot: int, most: int, room: int) -> int:
+    """Returns how many slots on end, from a column of the books on and up to a number, have so few GPUs booked."""
+    until, last = slot, min(slot + most, booked_ST.shape[1])
+    while until < last and booked_ST[site, until] <= room:
+        until += 1
+    return until - slot
+
+
+@kernel(inline=True, allocates=False)
 def _best_room_at(
     view: ClusterView,
     prices: Prices,

@@ -13,9 +13,16 @@ from noonward.decision.cluster.feasibility import (
     joins_at,
     slot_at,
 )
-from noonward.decision.cluster.lives import may_cap, may_preempt, may_start_capped, may_suspend, resume_gang
+from noonward.decision.cluster.lives import may_cap, may_preempt, may_start_capped, resume_gang
 from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s
-from noonward.engine.cluster.infeasible import FAILED_CAP, FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
+from noonward.engine.cluster.infeasible import FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
+from noonward.engine.cluster.kernels.asking import (
+    may_suspend_here,
+    next_change_s,
+    next_to_ask,
+    show_claims,
+    something_changed,
+)
 from noonward.engine.cluster.kernels.lateness import pay_lateness
 from noonward.engine.cluster.kernels.physics import (
     drop_top,
@@ -40,23 +47,14 @@ from noonward.engine.cluster.kernels.physics import (
 from noonward.engine.cluster.kernels.segments import (
     RECORDS,
     ask_cap,
-    capped,
+    check_cap,
     end_run,
-    fail,
-    join_queue,
-    keep_running,
     leave_site,
     let_go,
-    lift_cap,
-    loaded,
     lose_work,
-    next_change_s,
-    next_to_ask,
-    show_claims,
-    something_changed,
     start_or_resume,
-    stopped,
     suspend,
+    take_bent,
     take_job,
 )
 from noonward.engine.cluster.kernels.tenants import (
@@ -69,21 +67,16 @@ from noonward.engine.cluster.kernels.tenants import (
 )
 from noonward.engine.cluster.kernels.world import (
     ARRIVAL,
-    BREAK,
-    CAPPED,
     FINISH,
     FULL,
     INGRESS_SHIFT,
-    KEPT,
     LIFT,
-    LOADED,
     NO_SEGMENT,
     OF_QUEUES,
     OF_RUNNING,
     REACH,
     SENT,
     SITE_SHIFT,
-    STOPPED,
     TRANSIT,
     WITHHOLD,
     World,
@@ -115,13 +108,6 @@ def check_bent(w: World, job: int, s: int) -> int:
     if cap == KEEP or cap == 0:
         return 0
     return check_cap(w, job, choice == 1 + s and may_start_capped(w.shown, job, s, most), cap)
-
-
-@kernel(allocates=False)
-def check_cap(w: World, job: int, allowed: bool, cap: int) -> int:
-    """Returns 0 if a power cap other than full power is one of a job's class and allowed now, else FAILED_CAP."""
-    good = allowed and 0 <= cap <= w.shown.freedom_C[w.shown.job_J[job].class_].caps
-    return 0 if good else FAILED_CAP
 
 
 @kernel(inline=True, allocates=False)
@@ -202,7 +188,7 @@ def apply_running(w: World) -> int:
             continue
         w.state_S[s].cursor = w.track_J[job].next
         if w.answers.answer_N[s].choice != HOLD:
-            suspend(w, job, s)
+            suspend(w, job, s, w.answers.answer_N[s].earliest_s)
         elif cap != KEEP and cap != view.life_J[job].cap:
             ask_cap(w, job, s, cap)
     return 0
@@ -241,7 +227,7 @@ def ask_running(w: World) -> int:
         if job >= 0:
             some = True
             view.mask_NA[s, HOLD] = 1
-            view.mask_NA[s, 1 + s] = may_suspend(view, job) or may_preempt(view, job, s)
+            view.mask_NA[s, 1 + s] = may_suspend_here(w, job, s) or may_preempt(view, job, s)
     return pause(w, ASK_RUNNING) if some else 0
 
 
@@ -371,20 +357,8 @@ def take_events(w: World, until: float) -> int:
             if not runs_on(w, job):
                 end_run(w, job)
                 give_slot_back(w, job)
-        elif kind == STOPPED:
-            stopped(w, job)
-        elif kind == LOADED:
-            loaded(w, job)
-        elif kind == LIFT:
-            lift_cap(w, job)
-        elif kind == BREAK:
-            fail(w, job)
-        elif kind == CAPPED:
-            capped(w, job)
-        elif kind == KEPT:
-            keep_running(w, job)
         else:
-            join_queue(w, job)
+            take_bent(w, kind, job)
 
 
 @kernel(inline=True, allocates=False)
@@ -469,8 +443,7 @@ def advance_each_slot(w: World) -> int:
         w.engine_1[0].until_s = np.nan
         view.run_1[0].now_s = time
         drop_overdue(w)
-        begin_queues(w)
         if w.engine_1[0].bends and something_changed(w):
-            for s in range(view.site_S.shape[0]):
-                w.state_S[s].cursor = w.state_S[s].running
             w.engine_1[0].in_slot = OF_RUNNING
+            continue
+        begin_queues(w)

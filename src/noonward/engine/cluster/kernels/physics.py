@@ -6,6 +6,7 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
+from noonward.decision.cluster.kept_room import is_owed, spare_gpus
 from noonward.decision.cluster.lives import run_end_s, unit_s
 from noonward.decision.cluster.view import CARBON, LOADS, ORACLE, POWER_W, PRICE, SECONDS, no_answer
 from noonward.engine.cluster.kernels.tenants import add_due, add_spent, hold_quota, quota_room
@@ -18,6 +19,7 @@ from noonward.engine.cluster.kernels.world import (
     FACTOR_SUM,
     FINISH,
     FREED,
+    GRID_EVENT,
     HARD_CAPS,
     JOINED,
     KIND_SHIFT,
@@ -318,10 +320,20 @@ def room_now(w: World, s: int) -> int:
 
 @kernel(inline=True, allocates=False)
 def room_for(w: World, job: int, s: int) -> int:
-    """Returns how many GPUs a job may start on at a site now: free ones that its tenant and the connection allow."""
+    """Returns how many GPUs a job may start on at a site now.
+
+    Free ones that its tenant, the connection and the jobs that are suspended there leave it.
+    """
     free = room_now(w, s)
-    if w.engine_1[0].bends and w.bent_J[job].kept > 0:
-        return w.bent_J[job].kept
+    if w.engine_1[0].bends:
+        if w.bent_J[job].kept > 0:
+            return w.bent_J[job].kept
+        owed = w.state_S[s].owed
+        if owed > 0 and not w.state_S[s].keeps:
+            if is_owed(w.shown, job):
+                owed -= w.shown.life_J[job].own_gpus
+            if owed > 0 and free - owed < w.shown.job_J[job].gpus_max:
+                free = min(free, spare_gpus(w.shown, job, s))
     if w.engine_1[0].tenants:
         free = min(free, quota_room(w, w.track_J[job].tenant))
     return power_room(w, job, s, free) if w.state_S[s].limit_w < np.inf else free
@@ -360,8 +372,11 @@ def most_gpu_w(w: World, job: int, s: int) -> float:
 
 @kernel(inline=True, allocates=False)
 def show_free(w: World, s: int) -> None:
-    """Shows how many GPUs of a site are neither taken nor withheld."""
-    w.shown.site_S[s].free = max(0, w.shown.site_S[s].gpus - w.state_S[s].taken - w.state_S[s].withheld)
+    """Shows how many GPUs of a site are neither taken nor withheld; notes where they are more than before."""
+    free = max(0, w.shown.site_S[s].gpus - w.state_S[s].taken - w.state_S[s].withheld)
+    if w.engine_1[0].wants_freed and free > w.shown.site_S[s].free:
+        w.state_S[s].changed = 1
+    w.shown.site_S[s].free = free
 
 
 @kernel(inline=True, allocates=False)
@@ -410,17 +425,22 @@ def count_spent(w: World, job: int) -> None:
 def withhold(w: World, time: float, amount: int, spot: int) -> int:
     """Withholds so many GPUs of a site from a time on, or limits its power; jobs that run run on. Returns the site.
 
+    Or notes that a grid event begins or ends there.
+
     Args:
         w: World.
         time: Time, s.
         amount: GPUs, or W.
-        spot: Site, or POWER_LIMIT + site.
+        spot: Site, POWER_LIMIT + site, or GRID_EVENT + site.
     """
-    s = spot % POWER_LIMIT
+    s = spot % GRID_EVENT
     w.engine_1[0].steps_left -= 1
     w.shown.run_1[0].now_s = max(w.shown.run_1[0].now_s, time)
     if spot >= POWER_LIMIT:
         w.state_S[s].limit_w = amount
+        return s
+    if spot >= GRID_EVENT:
+        w.state_S[s].changed = 1
         return s
     read_meters(w, s, time)
     w.state_S[s].withheld = amount

@@ -16,11 +16,9 @@ from typing import Final
 import numpy as np
 
 from noonward.compiled import kernel
-from noonward.decision.cluster.feasibility import is_suspended, slot_at
+from noonward.decision.cluster.feasibility import is_suspended
+from noonward.decision.cluster.kept_room import is_owed
 from noonward.decision.cluster.lives import (
-    may_cap,
-    may_preempt,
-    may_suspend,
     progress_s,
     resume_gang,
     run_end_s,
@@ -30,16 +28,15 @@ from noonward.decision.cluster.lives import (
     unit_s,
     unsaved_s,
 )
-from noonward.decision.cluster.view import DARK, LOADS, POWER_W, RUNS, STOPS, WAITS, fits, last_start_s
+from noonward.decision.cluster.view import DARK, LOADS, POWER_W, RUNS, STOPS, WAITS, last_start_s
+from noonward.engine.cluster.infeasible import FAILED_CAP
 from noonward.engine.cluster.kernels.physics import (
     crash_s,
-    current_part,
     drop_top,
     enqueue,
     fault_s,
     finish,
     give_slot_back,
-    not_held,
     note,
     push,
     push_end,
@@ -48,15 +45,16 @@ from noonward.engine.cluster.kernels.physics import (
     take_gpus,
     take_slot,
 )
-from noonward.engine.cluster.kernels.tenants import quota_room
 from noonward.engine.cluster.kernels.world import (
     A_CAP,
     A_RUN,
     A_STOP,
     BREAK,
+    CAPPED,
     CAPS,
     FINISH,
     HALTED,
+    KEPT,
     KIND_SHIFT,
     LIFT,
     LOADED,
@@ -220,7 +218,11 @@ def end_run(w: World, job: int) -> None:
 def run_through(w: World, job: int, s: int) -> None:
     """Lets a job that stops or loads draw what it draws when it runs: its cluster says that it has ended (told)."""
     outcome, freedom = w.outcome_R[w.track_J[job].row], w.shown.freedom_C[w.shown.job_J[job].class_]
-    share = freedom.stop_power if w.shown.life_J[job].state == STOPS else freedom.load_power
+    share = freedom.load_power
+    if w.shown.life_J[job].state == STOPS:
+        share = freedom.stop_power
+        w.state_S[s].stopping -= outcome.gpus
+        owe(w, job, s, -1)
     hold_overhead(w, s, -outcome.gpus, -share * outcome.power_w)
     w.state_S[s].busy_w += outcome.power_w
 
@@ -313,6 +315,13 @@ def change_cap(w: World, job: int, s: int, cap: int) -> None:
 
 
 @kernel(allocates=False)
+def check_cap(w: World, job: int, allowed: bool, cap: int) -> int:
+    """Returns 0 if a power cap other than full power is one of a job's class and allowed now, else FAILED_CAP."""
+    good = allowed and 0 <= cap <= w.shown.freedom_C[w.shown.job_J[job].class_].caps
+    return 0 if good else FAILED_CAP
+
+
+@kernel(allocates=False)
 def ask_cap(w: World, job: int, s: int, cap: int) -> None:
     """Changes a running job's power cap now, or asks its cluster to."""
     if w.engine_1[0].told and not w.state_S[s].modelled:
@@ -390,11 +399,21 @@ def note_stretch(w: World, job: int, cap: int, left: float) -> None:
 
 
 @kernel(allocates=False)
-def suspend(w: World, job: int, s: int) -> None:
-    """Stops a running job now: it writes its checkpoint and gives its GPUs back, or does so at once (``requeue``)."""
+def suspend(w: World, job: int, s: int, until_s: float) -> None:
+    """Stops a running job now: it writes its checkpoint and gives its GPUs back, or does so at once (``requeue``).
+
+    Args:
+        w: World.
+        job: Job.
+        s: Its site.
+        until_s: Time before which it is not to be resumed, s; 0 for none.
+    """
     freedom = w.shown.freedom_C[w.shown.job_J[job].class_]
     drop_end(w, job)
     halt(w, job, s, KILL if freedom.requeue else STOP, freedom.stop_s)
+    w.track_J[job].earliest_s = 0.0
+    if until_s > 0.0:
+        w.track_J[job].earliest_s = min(until_s, last_start_s(w.shown, job, s))
 
 
 @kernel(allocates=False)
@@ -435,6 +454,8 @@ def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
     asks = w.engine_1[0].told and not w.state_S[s].modelled
     note(w, STOPPING, job)
     if stop_s > 0.0 or asks:
+        w.state_S[s].stopping += gpus
+        w.state_S[s].stops_until_s = max(w.state_S[s].stops_until_s, now + stop_s)
         hold_overhead(w, s, gpus, freedom.stop_power * power_w)
         view.life_J[job].state = STOPS
         view.life_J[job].since_s = now
@@ -445,6 +466,14 @@ def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
             push(w, now + stop_s, STOPPED, view.job_J[job].serial, job)
     else:
         darken(w, job, s)
+    owe(w, job, s, 1)
+
+
+@kernel(inline=True, allocates=False)
+def owe(w: World, job: int, s: int, sign: int) -> None:
+    """Counts the GPUs that a suspended job is to be given again at its site (-1: no more)."""
+    if is_owed(w.shown, job):
+        w.state_S[s].owed += sign * w.shown.life_J[job].own_gpus
 
 
 @kernel(allocates=False)
@@ -537,6 +566,7 @@ def stopped(w: World, job: int) -> None:
     if w.shown.life_J[job].state != STOPS:
         return
     w.bent_J[job].awaits = NOTHING
+    w.state_S[outcome.site].stopping -= outcome.gpus
     read_meters(w, outcome.site, w.shown.run_1[0].now_s)
     stop_w = w.shown.freedom_C[w.shown.job_J[job].class_].stop_power * outcome.power_w
     hold_overhead(w, outcome.site, -outcome.gpus, -stop_w)
@@ -550,6 +580,8 @@ def keep_running(w: World, job: int) -> None:
     if w.shown.life_J[job].state != STOPS:
         return
     w.bent_J[job].awaits = NOTHING
+    w.state_S[outcome.site].stopping -= outcome.gpus
+    owe(w, job, outcome.site, -1)
     stop_w = w.shown.freedom_C[w.shown.job_J[job].class_].stop_power * outcome.power_w
     hold_overhead(w, outcome.site, -outcome.gpus, -stop_w)
     seconds = w.bent_J[job].left * unit_s(w.shown, job) / w.shown.life_J[job].speed
@@ -603,8 +635,10 @@ def join_queue(w: World, job: int) -> None:
 def leave_site(w: World, job: int, d: int) -> None:
     """Notes that a suspended job leaves for another site now, with its data and its checkpoint."""
     set_gangs(w, job, d)
+    owe(w, job, w.shown.life_J[job].site, -1)
     w.shown.life_J[job].state = DARK
     w.shown.life_J[job].site = d
+    owe(w, job, d, 1)
     w.shown.life_J[job].since_s = w.shown.run_1[0].now_s
     w.shown.life_J[job].until_s = w.track_J[job].reach_s
 
@@ -614,16 +648,17 @@ def resume(w: World, job: int, s: int, gpus: int, cap: int) -> None:
     """Starts a suspended job again now: it takes its GPUs, loads its checkpoint, and runs on, maybe under a cap."""
     view, row, x = w.shown, w.track_J[job].row, w.bent_J[job].noted
     now, freedom = view.run_1[0].now_s, view.freedom_C[view.job_J[job].class_]
-    if w.engine_1[0].told or gpus != w.outcome_R[row].gpus or s != w.segment_K[x].site:
+    w.outcome_R[row].gpus = gpus
+    if w.engine_1[0].told or gpus != view.life_J[job].gpus or s != w.segment_K[x].site:
         level = view.life_J[job].level
         view.life_J[job].gpus = gpus
         view.life_J[job].speed = speed_on(view, job, gpus)
-        w.outcome_R[row].gpus = gpus
         w.outcome_R[row].power_w = (
             view.speed_KSCGF[POWER_W, s, view.job_J[job].class_, gpus, level] * view.site_S[s].pue
         )
     power_w = w.outcome_R[row].power_w
     read_meters(w, s, now)
+    owe(w, job, s, -1)
     if w.bent_J[job].kept > 0:
         w.bent_J[job].kept = 0
     else:
@@ -700,6 +735,7 @@ def stand(w: World, job: int, s: int) -> None:
     """Puts a job that has run back where it stood, as its records say; one that waits has joined its queue (told)."""
     life, outcome = w.shown.life_J[job], w.outcome_R[w.track_J[job].row]
     freedom, bent, serial = w.shown.freedom_C[w.shown.job_J[job].class_], w.bent_J[job], w.shown.job_J[job].serial
+    owe(w, job, s, 1)
     if bent.kept > 0:
         take_gpus(w, job, s, bent.kept)
     if life.state == DARK:
@@ -713,6 +749,8 @@ def stand(w: World, job: int, s: int) -> None:
         hold_bent(w, job, s, 1)
         push_end(w, job, life.until_s)
     elif life.state == STOPS:
+        w.state_S[s].stopping += outcome.gpus
+        w.state_S[s].stops_until_s = max(w.state_S[s].stops_until_s, life.until_s)
         hold_overhead(w, s, outcome.gpus, freedom.stop_power * outcome.power_w)
         if bent.awaits == NOTHING:
             push(w, life.until_s, STOPPED, serial, job)
@@ -739,6 +777,7 @@ def run_again(w: World, job: int, s: int, power_w: float) -> None:
 @kernel(allocates=False)
 def lose_work(w: World, job: int) -> None:
     """Counts the work of a suspended job that is given up as lost: it earns nothing."""
+    owe(w, job, w.shown.life_J[job].site, -1)
     x = w.bent_J[job].noted
     while x >= 0:
         segment = w.segment_K[x]
@@ -767,97 +806,20 @@ def drop_end(w: World, job: int) -> None:
     drop_top(w)
 
 
-@kernel(allocates=False)
-def next_to_ask(w: World, job: int, s: int) -> int:
-    """Returns a running job, or the first behind it in its site's list that is asked about now; -1 for none."""
-    changed = prices_changed(w)
-    while job >= 0:
-        if w.bent_J[job].awaits != NOTHING:
-            job = w.track_J[job].next
-            continue
-        if changed and (may_suspend(w.shown, job) or may_cap(w.shown, job)):
-            break
-        show_claims(w, job, s)
-        if may_preempt(w.shown, job, s):
-            break
-        job = w.track_J[job].next
-    return job
-
-
-@kernel(allocates=False)
-def show_claims(w: World, asked: int, s: int) -> None:
-    """Shows how many GPUs the jobs that wait at a site and may displace the job asked about claim in all.
-
-    Nobody claims any where the site is asked about no job (-1).
-    """
-    w.shown.site_S[s].claimed = 0
-    if asked >= 0 and w.shown.freedom_C[w.shown.job_J[asked].class_].preempted:
-        job = not_held(w, w.state_S[s].head)
-        while job >= 0:
-            if claims(w, job, s) & (1 << w.shown.job_J[asked].class_):
-                w.shown.site_S[s].claimed += w.shown.job_J[job].gpus_min
-            job = not_held(w, w.track_J[job].next)
-
-
-@kernel(allocates=False)
-def claims(w: World, job: int, s: int) -> int:
-    """Returns which classes a job that waits at a site may displace now, as bits: those of its class, if it may start.
-
-    It fits into the site and its tenant's quota, its last start there has not passed, and its scheduler does not hold
-    it until later.
-    """
-    if w.track_J[job].earliest_s > w.shown.run_1[0].now_s or not fits(w.shown, job, s):
-        return 0
-    if w.shown.run_1[0].now_s > last_start_s(w.shown, job, s):
-        return 0
-    if w.engine_1[0].tenants and quota_room(w, w.track_J[job].tenant) < w.shown.job_J[job].gpus_min:
-        return 0
-    return w.shown.freedom_C[w.shown.job_J[job].class_].preempts
-
-
-@kernel(allocates=False)
-def something_changed(w: World) -> bool:
-    """Returns whether this is a slot in which sites are asked about running jobs: prices change, or jobs lack GPUs."""
-    return prices_changed(w) or some_claim(w)
-
-
-@kernel(allocates=False)
-def some_claim(w: World) -> bool:
-    """Returns whether a job waits at a site and may displace others that run there."""
-    preempts = False
-    for c in range(w.shown.freedom_C.shape[0]):
-        preempts = preempts or w.shown.freedom_C[c].preempts > 0
-    if not preempts:
-        return False
-    for s in range(w.state_S.shape[0]):
-        job = not_held(w, w.state_S[s].head) if w.state_S[s].running >= 0 else -1
-        while job >= 0:
-            if claims(w, job, s):
-                return True
-            job = not_held(w, w.track_J[job].next)
-    return False
-
-
-@kernel(allocates=False)
-def prices_changed(w: World) -> bool:
-    """Returns whether this is the first slot of an hour, or part of one, of prices and intensities.
-
-    One that is told from outside may have been away in that slot: there it is the first that it asks about.
-    """
-    now = w.shown.run_1[0].now_s
-    if w.engine_1[0].told:
-        return bool(w.engine_1[0].has_signals and int(now / w.engine_1[0].part_s) != w.engine_1[0].part_shown)
-    begins_s = current_part(w, now) * w.engine_1[0].part_s
-    return bool(w.engine_1[0].has_signals and now == slot_at(w.shown.run_1[0].slot_s, begins_s))
-
-
-@kernel(allocates=False)
-def next_change_s(w: World) -> float:
-    """Returns when prices and intensities change next while a job runs that may be asked about, s; infinite: never."""
-    now = w.shown.run_1[0].now_s
-    changes_s = (current_part(w, now) + 1) * w.engine_1[0].part_s
-    if w.engine_1[0].has_signals and changes_s > now:
-        for s in range(w.state_S.shape[0]):
-            if w.state_S[s].running >= 0:
-                return changes_s
-    return np.inf
+@kernel(inline=True, allocates=False)
+def take_bent(w: World, kind: int, job: int) -> None:
+    """Takes an event of a job that is stopped, resumed or capped, or fails, now."""
+    if kind == STOPPED:
+        stopped(w, job)
+    elif kind == LOADED:
+        loaded(w, job)
+    elif kind == LIFT:
+        lift_cap(w, job)
+    elif kind == BREAK:
+        fail(w, job)
+    elif kind == CAPPED:
+        capped(w, job)
+    elif kind == KEPT:
+        keep_running(w, job)
+    else:
+        join_queue(w, job)

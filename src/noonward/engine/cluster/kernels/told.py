@@ -24,7 +24,7 @@ from noonward.engine.cluster.kernels.physics import (
     show_free,
     take_gpus,
 )
-from noonward.engine.cluster.kernels.segments import began, let_go, outlive, stand
+from noonward.engine.cluster.kernels.segments import began, let_go, outlive, owe, stand
 from noonward.engine.cluster.kernels.tenants import quota_room, renew_budget
 from noonward.engine.cluster.kernels.world import CAPPED, RUNNING, WAITING, World, world_at
 
@@ -76,6 +76,7 @@ def tell(place: int, what: int, job: int, s: int, time: float) -> int:
         if w.outcome_R[w.track_J[job].row].status == WAITING:
             leave_queue(w, job, w.outcome_R[w.track_J[job].row].site)
         if w.engine_1[0].bends:
+            owe(w, job, w.outcome_R[w.track_J[job].row].site, -1)
             let_go(w, job, w.outcome_R[w.track_J[job].row].site)
         give_slot_back(w, job)
     elif what == ROUTE:

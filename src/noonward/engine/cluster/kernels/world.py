@@ -34,20 +34,22 @@ FINISH: Final = 0
 """Event: a job finishes. Events at one time are taken in the order of these numbers, then of the job."""
 WITHHOLD: Final = 1
 """Event: other GPUs of a site are withheld from now on; its serial is their number, its slot the site. Or, with slot
-``POWER_LIMIT + site``: its power has another limit, and the serial is that in whole W."""
+``POWER_LIMIT + site``: its power has another limit, and the serial is that in whole W. Or, with ``GRID_EVENT + site``:
+a grid event begins or ends there."""
 POWER_LIMIT: Final = 1 << 28
+GRID_EVENT: Final = 1 << 27
 HOUR: Final = 2
 """Event: an hour begins and the capacity curves change."""
 REACH: Final = 3
 """Event: a job reaches a site, or the earliest start it was given."""
 ARRIVAL: Final = 4
 """Event: a job arrives at its ingress point."""
-DEADLINE: Final = 5
-"""Event: a waiting job's latest start has passed."""
-STOPPED: Final = 6
+STOPPED: Final = 5
 """Event: a suspended job has written its checkpoint."""
-LOADED: Final = 7
+LOADED: Final = 6
 """Event: a resumed job has loaded its checkpoint."""
+DEADLINE: Final = 7
+"""Event: a waiting job's latest start has passed."""
 LIFT: Final = 8
 """Event: a job's slack is used up, and its power cap is lifted."""
 BREAK: Final = 9
@@ -56,6 +58,8 @@ CAPPED: Final = 10
 """Event: a cluster has put a running job under another power cap (told)."""
 KEPT: Final = 11
 """Event: a job that was to stop runs on: its cluster does not stop it (told)."""
+PART: Final = 12
+"""Event: prices and intensities change (protocol on-arrival, where running jobs are asked about)."""
 TAKEN, JOINED, SENT, STARTED, FREED, DROPPED = 1, 2, 3, 4, 5, 6
 STOPPING, HALTED, RESUMED, RAN_ON, CAPS = 7, 8, 9, 10, 11
 """What an engine that is told from outside notes of a job: it has come in sight, joined a queue, left for a site,
@@ -101,7 +105,7 @@ ENGINE: Final = np.dtype(
         ("until_s", "f8"),  # time up to which events are being taken, or NaN (protocol each-slot)
         ("part_s", "f8"),  # how long a price or an intensity holds, s
         ("heap_size", "i8"),
-        ("steps_left", "i8"),  # events among them that change what is withheld, or power limits
+        ("steps_left", "i8"),  # events among them that change what is withheld, or power limits, or are of the grid
         ("dispatch", "i8"),  # site whose queue is looked at next, or -1
         ("dispatch_last", "i8"),  # last site to look at
         ("estimated", "i8"),  # jobs whose told run times are there
@@ -117,6 +121,7 @@ ENGINE: Final = np.dtype(
         ("has_signals", "i8"),
         ("wants_allocate", "i8"),
         ("wants_finished", "i8"),
+        ("wants_freed", "i8"),  # running jobs are asked about when GPUs become free, too
         ("rewards", "i8"),  # what is read at every question: NO_REWARDS, AS_EARNED, AT_START, OWN
         ("told", "i8"),  # 1 where finishes are told from outside; 0 where the engine tells itself
         ("told_s", "f8"),  # time up to which all is told, s
@@ -179,6 +184,11 @@ SITE_STATE: Final = np.dtype(
         ("own_usd", "f8"),  # what starts here and departures from here have earned since the last question (OWN)
         ("running", "i8"),  # first running job that may ever be suspended or capped, or -1
         ("last_running", "i8"),
+        ("changed", "i8"),  # 1 where something has changed since its running jobs were asked about
+        ("asks", "i8"),  # 1 while they are asked about because of that
+        ("owed", "i8"),  # GPUs that suspended jobs are to be given again here (``kept_room``)
+        ("stopping", "i8"),  # GPUs of those that still write their checkpoints
+        ("stops_until_s", "f8"),  # when the last that did has, s
         ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load
         ("overhead_w", "f8"),  # their facility power, W
         ("bent_gpus", "i8"),  # GPUs of jobs that run under a power cap, or on another gang than they started on

@@ -1,0 +1,180 @@
+"""Room kept for suspended jobs: nothing starts that would keep one of them from being resumed within its slack.
+
+As backfilling keeps a reservation for the first job of a queue (EASY), a site keeps one for every job that is suspended
+there: its own gang, from the last moment at which it uses no more than its slack until it would then end. What holds
+GPUs at a time follows from the run times that are told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noonward.compiled import kernel
+from noonward.decision.cluster.lives import back_s, may_suspend, progress_s, slack_left_s, unit_s, unsaved_s
+from noonward.decision.cluster.view import (
+    DARK,
+    LOADS,
+    RUNS,
+    SECONDS,
+    STOPS,
+    WAITS,
+    ClusterView,
+    fits,
+    latest_start_s,
+    return_delay_s,
+)
+
+
+@kernel(inline=True, allocates=False)
+def is_owed(view: ClusterView, job: int) -> bool:
+    """Returns whether a job in sight was stopped, may be suspended, and is to be given GPUs again."""
+    life, record = view.life_J[job], view.job_J[job]
+    if record.serial < 0 or life.suspensions == 0 or view.freedom_C[record.class_].interruptible == 0:
+        return False
+    return bool(life.state == STOPS or life.state == DARK or life.state == WAITS)
+
+
+@kernel(inline=True, allocates=False)
+def _on_slot(view: ClusterView, time: float) -> float:
+    """Returns the last time at or before a time at which a job can be resumed, s: a slot boundary, if there are such.
+
+    Not before now: a job that is late is resumed as soon as it can be.
+    """
+    slot_s = view.run_1[0].slot_s
+    if slot_s > 0.0 and np.isfinite(time):
+        time = np.floor(time / slot_s) * slot_s
+    return max(time, view.run_1[0].now_s)
+
+
+@kernel(inline=True, allocates=False)
+def due_s(view: ClusterView, job: int) -> float:
+    """Returns by when a suspended job is to be resumed at its site on the gang that it started on, s."""
+    return _on_slot(view, latest_start_s(view, job, view.life_J[job].site))
+
+
+@kernel(inline=True, allocates=False)
+def _needs_s(view: ClusterView, job: int) -> float:
+    """Returns how long a suspended job then holds that gang, s: it loads its checkpoint and runs what is left."""
+    return view.freedom_C[view.job_J[job].class_].load_s + view.job_J[job].work * unit_s(view, job)
+
+
+@kernel(inline=True, allocates=False)
+def _holds_until_s(view: ClusterView, job: int) -> float:
+    """Returns until when a job that runs, loads or stops may hold its GPUs, s: one that may be capped for longest."""
+    life, freedom = view.life_J[job], view.freedom_C[view.job_J[job].class_]
+    if life.state == STOPS or (life.state == RUNS and freedom.caps == 0):
+        return life.until_s
+    if life.state == LOADS:
+        begin_s, left_s = life.until_s, view.job_J[job].work * unit_s(view, job) / life.speed
+        if freedom.caps == 0:
+            return begin_s + left_s
+        slack_s = latest_start_s(view, job, life.site) + freedom.load_s - begin_s
+    else:
+        begin_s = view.run_1[0].now_s
+        left_s = (view.job_J[job].work * unit_s(view, job) - progress_s(view, job)) / life.speed
+        slack_s = slack_left_s(view, job)
+    return begin_s + min(left_s + max(0.0, slack_s), left_s / freedom.cap_rate[freedom.caps])
+
+
+@kernel(inline=True, allocates=False)
+def _would_end_s(view: ClusterView, job: int, s: int) -> float:
+    """Returns until when a job that waits at a site would hold GPUs at the latest if it were given some now, s."""
+    if is_owed(view, job):
+        return due_s(view, job) + _needs_s(view, job)
+    record, seconds = view.job_J[job], 0.0
+    for level in range(view.site_S[s].levels):
+        seconds = max(seconds, record.work * view.speed_KSCGF[SECONDS, s, record.class_, record.gpus_min, level])
+    now, freedom = view.run_1[0].now_s, view.freedom_C[record.class_]
+    if freedom.caps == 0:
+        return now + seconds
+    slack_s = max(0.0, latest_start_s(view, job, s) - now)
+    return now + min(seconds + slack_s, seconds / freedom.cap_rate[freedom.caps])
+
+
+@kernel(inline=True, allocates=False)
+def _keeps_for(view: ClusterView, job: int, other: int, s: int) -> bool:
+    """Returns whether a job must leave room for another one, which is suspended at a site.
+
+    One that may displace it need not; of two suspended ones the earlier due goes first.
+    """
+    if other == job or not is_owed(view, other) or view.life_J[other].site != s:
+        return False
+    if view.freedom_C[view.job_J[job].class_].preempts & (1 << view.job_J[other].class_):
+        return False
+    if not is_owed(view, job):
+        return True
+    mine_s, its_s = latest_start_s(view, job, s), latest_start_s(view, other, s)
+    return bool(its_s < mine_s or (its_s == mine_s and view.job_J[other].serial < view.job_J[job].serial))
+
+
+@kernel(allocates=False)
+def _room_beside(view: ClusterView, job: int, s: int, time: float) -> int:
+    """Returns how many GPUs of a site a job could hold at a time, beside those that hold some then or are due."""
+    gpus = view.site_S[s].free
+    for other in range(view.life_J.shape[0]):
+        life = view.life_J[other]
+        if view.job_J[other].serial < 0 or life.site != s:
+            continue
+        holds = life.state == RUNS or life.state == LOADS or life.state == STOPS
+        if holds and (other == job or _holds_until_s(view, other) <= time):
+            gpus += life.gpus
+        if _keeps_for(view, job, other, s):
+            due = due_s(view, other)
+            if due <= time and time < due + _needs_s(view, other):
+                gpus -= life.own_gpus
+    return gpus
+
+
+@kernel(allocates=False)
+def _room_between(view: ClusterView, job: int, s: int, from_s: float, until_s: float, least: int) -> int:
+    """Returns how many GPUs of a site a job could hold all the time between two times (``_room_beside``).
+
+    Where they are fewer than a least number, some number below it.
+    """
+    gpus = _room_beside(view, job, s, from_s)
+    for other in range(view.life_J.shape[0]):
+        if gpus < least:
+            break
+        if _keeps_for(view, job, other, s):
+            due = due_s(view, other)
+            if from_s < due and due < until_s:
+                gpus = min(gpus, _room_beside(view, job, s, due))
+    return gpus
+
+
+@kernel(allocates=False)
+def spare_gpus(view: ClusterView, job: int, s: int) -> int:
+    """Returns how many GPUs of a site a job that waits there may take now without keeping suspended ones waiting.
+
+    At every time until it would end, it leaves enough for those that are then due. Run times are those that are told,
+    at its slowest clock. Where they are fewer than its smallest gang, some number below that.
+
+    Args:
+        view: View.
+        job: Job that waits at the site, or is suspended there.
+        s: Site.
+    """
+    if not fits(view, job, s):
+        return view.site_S[s].free
+    until_s, least = _would_end_s(view, job, s), view.job_J[job].gpus_min
+    return max(0, _room_between(view, job, s, view.run_1[0].now_s, until_s, least))
+
+
+@kernel(allocates=False)
+def may_pause(view: ClusterView, job: int, s: int) -> bool:
+    """Returns whether a running job may be suspended now (``may_suspend``), and its site has room for it in time.
+
+    It is to find its gang free when it is due, beside what runs and other suspended jobs.
+    """
+    if not may_suspend(view, job):
+        return False
+    life, record = view.life_J[job], view.job_J[job]
+    load_s, ran_s = view.freedom_C[record.class_].load_s, progress_s(view, job)
+    if view.freedom_C[record.class_].requeue:
+        ran_s -= unsaved_s(view, job)
+    latest_s = record.deadline_s + ran_s - (load_s if life.suspensions == 0 else 0.0)
+    due = max(_on_slot(view, latest_s - return_delay_s(view, job, s)), back_s(view, job))
+    if np.isinf(due):
+        return True
+    needs_s = load_s + record.work * unit_s(view, job) - ran_s
+    return _room_between(view, job, s, due, due + needs_s, life.own_gpus) >= life.own_gpus

@@ -275,7 +275,7 @@ def play(run, answer):
                 continue
             run.pay(time_s)
             answers = answer(run.question(asked))
-            for s in sites:
+            for s in sorted(sites, key=lambda s: answers[s] is not None and answers[s][0] != 1 + s):  # starts first
                 if asked[s] >= 0:
                     run.carry_out(jobs[asked[s]], s, *answers[s])
         if plant.drained and all(job.status in ("done", "overdue", "failed") for job in jobs):

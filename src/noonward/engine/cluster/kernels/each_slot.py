@@ -208,9 +208,12 @@ def apply_each_slot(w: World) -> int:
             if failed:
                 view.run_1[0].site = s
                 return failed
-    for s in range(view.site_S.shape[0]):
-        if view.asked_N[s] >= 0:
-            carry_out(w, view.asked_N[s], s)
+    bends = w.engine_1[0].bends  # what starts goes first then: a suspended job that leaves is owed GPUs where it goes
+    for leaving in range(2 if bends else 1):
+        for s in range(view.site_S.shape[0]):
+            leaves = w.answers.answer_N[s].choice != 1 + s
+            if view.asked_N[s] >= 0 and (not bends or leaves == leaving):
+                carry_out(w, view.asked_N[s], s)
     return 0
 
 

@@ -102,12 +102,13 @@ def check_slot_action(w: World, job: int, s: int) -> int:
 def check_bent(w: World, job: int, s: int) -> int:
     """Returns 0 if gang and power cap of a job that a site starts, resumes, holds or moves are possible."""
     choice, gpus, cap = w.answers.answer_N[s].choice, w.answers.answer_N[s].gpus, w.answers.answer_N[s].cap
+    capped, suspended = cap != KEEP and cap != 0, is_suspended(w.shown, job)
+    if choice != 1 + s or not (capped or suspended):
+        return check_cap(w, job, False, cap) if capped else 0
     most = min(gpus if gpus > 0 else w.shown.job_J[job].gpus_max, room_for(w, job, s))
-    if choice == 1 + s and is_suspended(w.shown, job) and resume_gang(w.shown, job, most) == 0:
+    if suspended and resume_gang(w.shown, job, most) == 0:
         return FAILED_GPUS
-    if cap == KEEP or cap == 0:
-        return 0
-    return check_cap(w, job, choice == 1 + s and may_start_capped(w.shown, job, s, most), cap)
+    return check_cap(w, job, may_start_capped(w.shown, job, s, most), cap) if capped else 0
 
 
 @kernel(inline=True, allocates=False)
@@ -267,13 +268,14 @@ def ask_slot(w: World) -> int:
             show_claims(w, job, s)
         if job >= 0:
             some = True
-            fill_mask(view, job, s, room_for(w, job, s))
+            most = room_for(w, job, s)
+            fill_mask(view, job, s, most)
             if w.engine_1[0].bends and is_suspended(view, job):
                 fill_mask_of_suspended(view, job, s)
-                if resume_gang(view, job, room_for(w, job, s)) == 0:
+                if resume_gang(view, job, most) == 0:
                     view.mask_NA[s, 1 + s] = 0
             if w.engine_1[0].tenants and view.mask_NA[s, 1 + s]:
-                plan_quota(w, job, min(view.job_J[job].gpus_max, room_for(w, job, s)))
+                plan_quota(w, job, min(view.job_J[job].gpus_max, most))
         elif view.mask_NA[s, HOLD]:  # no row of a question is without it
             view.mask_NA[s, :] = 0
     if w.engine_1[0].tenants:

@@ -120,6 +120,12 @@ def journeys_fit(w: World) -> bool:
 
 
 @kernel(inline=True, allocates=False)
+def lacks_segments(w: World) -> bool:
+    """Returns whether what every site may answer about a job takes more segments than can still be noted."""
+    return bool(w.engine_1[0].segments + RECORDS * w.shown.site_S.shape[0] > w.segment_K.shape[0])
+
+
+@kernel(inline=True, allocates=False)
 def note_journey(w: World, job: int, ingress: int, s: int) -> None:
     """Notes a journey that begins now, for the ledger."""
     w.engine_1[0].journeys += 1
@@ -176,7 +182,7 @@ def check_running(w: World, job: int, s: int) -> int:
 def apply_running(w: World) -> int:
     """Suspends and caps the running jobs that are to be; returns 0, NO_SEGMENT, or what is wrong (without a change)."""
     view, sites = w.shown, w.shown.site_S.shape[0]
-    if w.engine_1[0].segments + RECORDS * sites > w.segment_K.shape[0]:
+    if lacks_segments(w):
         return NO_SEGMENT
     for s in range(sites):
         failed = check_running(w, view.asked_N[s], s) if view.asked_N[s] >= 0 else 0
@@ -197,12 +203,14 @@ def apply_running(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def apply_each_slot(w: World) -> int:
-    """Carries out all sites' answers; returns 0, FULL, or what is wrong with one (nothing is then changed)."""
+    """Carries out all sites' answers; returns 0, FULL, NO_SEGMENT, or what is wrong with one, without a change then."""
     view = w.shown
     if view.run_1[0].kind == ASK_RUNNING:
         return apply_running(w)
     if not journeys_fit(w):
         return FULL
+    if w.engine_1[0].bends and lacks_segments(w):
+        return NO_SEGMENT
     for s in range(view.site_S.shape[0]):
         if view.asked_N[s] >= 0:
             failed = check_slot_action(w, view.asked_N[s], s)

@@ -12,6 +12,7 @@ from noonward.decision.brief import Needs
 from noonward.decision.cluster.view import ASK_ALLOCATE, ASK_FINISHED, ASK_ROUTE
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
+from noonward.engine.cluster.kernels.segments import RECORDS
 from noonward.ledger.ledger import settle
 from noonward.ledger.segments import OVERDUE, PLANNED
 from noonward.ledger.settle import settle_transfers
@@ -66,10 +67,12 @@ def play(world, scheduler):
     """Runs a world under a scheduler step by step: (outcome, rewards)."""
     engine = ClusterEngine(world.environment(), scheduler, rewards=True)
     assert engine.environment.hours == world.hours()
-    rewards = []
+    rewards, few = [], RECORDS * len(engine.environment.sites)
+    engine.world = engine.world._replace(segment_K=engine.world.segment_K[:few].copy())  # it grows with what is noted
     while engine.step():
         rewards.append(engine.reward_usd)
         scheduler.decide(engine.view, engine.answers)
+        assert engine.world.engine_1["segments"][0] <= len(engine.world.segment_K)
     return engine.outcome(np.array([*rewards, engine.reward_usd]))
 
 

@@ -105,8 +105,9 @@ def chaos(folder, site, kills, *, seed=5):
     for turn in range(kills + 1):
         with Process("-c", script, json.dumps(config)) as service, Client(service.address, timeout_s=20.0) as client:
             if turn == kills:
-                sent = displaced(client, ran, sent)
-                found = ended(client, site)
+                patience_s = 420.0 + 40.0 * kills  # two long jobs run at a time, and the queue grows with every kill
+                sent = displaced(client, site, ran, sent, patience_s)
+                found = ended(client, site, patience_s)
                 break
             for _ in range(2):
                 client.submit(*requests(ran, sent))
@@ -133,20 +134,21 @@ def requests(ran, first, units=UNITS):
     return [*long, short]
 
 
-def displaced(client, ran, first):
+def displaced(client, site, ran, first, patience_s):
     """Lets two long jobs begin, and displaces both by a short one; returns how many jobs have been submitted."""
     *long, short = requests(ran, first, LAST_UNITS)
     client.submit(*long)
-    with explained(lambda: client.jobs(limit=1000)):
-        wait_for(lambda: all((ran / f"units-{n}").exists() for n in (first, first + 1)), "the last long jobs", 420.0)
+    with explained(lambda: state(client, site)):
+        begun = [ran / f"units-{n}" for n in (first, first + 1)]
+        wait_for(lambda: all(file.exists() for file in begun), "the last long jobs", patience_s)
     client.submit(short)
     return first + 3
 
 
-def ended(client, site):
+def ended(client, site, patience_s):
     """Waits for the end of all jobs; returns their states, and what Slurm says of its jobs."""
     with explained(lambda: state(client, site)):
-        wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", 420.0)
+        wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", patience_s)
     states = {name: len(client.jobs(state=name, limit=1000)) for name in ("done", "failed", "overdue", "lost")}
     events = [event.kind for event in client.events()]
     left = site.call("squeue", "-h", "-o", "%T").split()

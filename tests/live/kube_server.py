@@ -18,7 +18,7 @@ class KubeServer:
         self.objects, self.version, self.page = {}, 0, page
         self.down, self.forbidden, self.has_jobsets = False, False, True
         self.calls, self.started = [], []
-        self.impersonated, self.barred = [], set()
+        self.impersonated, self.barred, self.logs = [], set(), {}
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -40,7 +40,7 @@ class KubeServer:
                     status, found = server.answer(
                         self.command, parts.path.strip("/").split("/"), query, body, self.headers.get("Content-Type")
                     )
-                content = json.dumps(found).encode()
+                content = found if isinstance(found, bytes) else json.dumps(found).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
@@ -63,7 +63,16 @@ class KubeServer:
         if path[:2] == ["api", "v1"]:
             if self.forbidden:
                 return 403, {"message": "nodes is forbidden"}
-            return self._list([one for (plural, _), one in self.objects.items() if plural == path[2]], query)
+            if path[-1] == "log":
+                return self._log(path[-2], query)
+            wanted = dict(part.split("=") for part in query.get("labelSelector", "").split(",") if part)
+            shown = [
+                one
+                for (plural, _), one in self.objects.items()
+                if plural == path[-1]
+                and (path[2] != "namespaces" or wanted.items() <= one["metadata"]["labels"].items())
+            ]
+            return self._list(shown, query)
         plural = path[5]
         if plural == "jobsets" and not self.has_jobsets:
             return 404, {"message": "the server could not find the requested resource"}
@@ -93,6 +102,13 @@ class KubeServer:
         first = int(query.get("continue", 0))
         more = str(first + self.page) if first + self.page < len(items) else ""
         return 200, {"items": items[first : first + self.page], "metadata": {"continue": more}}
+
+    def _log(self, name, query):
+        """The last lines of a pod's log, and of these the first bytes, as the API server does it."""
+        log = self.logs.get(name)
+        if log is None:
+            return 400, {"message": "the container is waiting to start"}
+        return 200, b"".join(log.splitlines(True)[-int(query["tailLines"]) :])[: int(query["limitBytes"])]
 
     def _make(self, plural, body):
         if plural == "jobs":
@@ -155,10 +171,11 @@ class KubeServer:
             "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": conditions},
         }  # fmt: skip
 
-    def add_pod(self, name, node, gpus, labels=()):
+    def add_pod(self, name, node, gpus, labels=(), **about):
         container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
         self.objects["pods", name] = {
-            "metadata": {"name": name, "labels": dict(labels)}, "spec": {"nodeName": node, "containers": [container]},
+            "metadata": {"name": name, "labels": dict(labels), **about},
+            "spec": {"nodeName": node, "containers": [container]},
         }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from live.kube_server import NOW, KubeServer, posix
+from noonward.live.executors import kubernetes
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.manifests import MANAGED, QUEUE
 from noonward.live.executors.protocol import ClusterError, Order
@@ -150,6 +151,32 @@ def test_gpus_of_others_and_of_nodes_that_are_not_ready_are_not_usable(executor,
     assert kube.usable_gpus(2) == 5
     server.forbidden = True
     assert kube.usable_gpus(2) is None
+
+
+def test_the_end_of_the_newest_pods_log_is_what_a_job_has_printed(executor, server, monkeypatch):
+    kube, label = executor(), {"batch.kubernetes.io/job-name": order().token}
+    assert kube.printed(order(), 100) is None
+    server.add_pod("second", "a", 1, label, creationTimestamp="2026-03-01T00:20:00Z")
+    server.add_pod("first", "a", 1, label, creationTimestamp="2026-03-01T00:10:00Z")
+    server.add_pod("other", "a", 1, {"batch.kubernetes.io/job-name": "x"}, creationTimestamp="2026-03-01T00:30:00Z")
+    assert kube.printed(order(), 100) is None
+    server.logs["second"] = b"one\ntwo\nthree\n"
+    assert kube.printed(order(), 100) == b"one\ntwo\nthree\n"
+    assert kube.printed(order(), 8) == b"o\nthree\n"
+    monkeypatch.setattr(kubernetes, "_LOG_BYTES", 8)
+    assert kube.printed(order(), 100) == b"three\n"
+    server.forbidden = True
+    assert kube.printed(order(), 100) is None
+
+
+def test_a_gang_of_several_nodes_prints_on_its_first(executor, server):
+    for index in ("1", "0"):
+        server.add_pod(
+            f"pod-{index}", "a", 4, {"jobset.sigs.k8s.io/jobset-name": order().token},
+            annotations={"batch.kubernetes.io/job-completion-index": index},
+        )  # fmt: skip
+        server.logs[f"pod-{index}"] = index.encode()
+    assert executor().printed(order(gpus=8), 100) == b"0"
 
 
 def test_what_the_cluster_answers_is_said(executor, server, tmp_path):

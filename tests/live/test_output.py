@@ -1,5 +1,7 @@
 """What jobs have printed: who may read it, and which files the service reads for them."""
 
+import contextlib
+import json
 from dataclasses import replace
 
 import httpx
@@ -7,6 +9,7 @@ import pytest
 
 from live.callers import JOB, local_client
 from live.waiting import wait_for
+from noonward.cli import live_client
 from noonward.live.client import Client
 from noonward.live.executors.local import LocalExecutor
 from noonward.live.executors.protocol import ClusterError, Order
@@ -23,7 +26,7 @@ def order(**terms):
     )
 
 
-def test_an_owner_and_administrators_read_what_a_job_prints(service, tmp_path):
+def test_an_owner_and_administrators_read_what_a_job_prints(service, tmp_path, monkeypatch, capsys):
     local = LocalExecutor(tmp_path / "site", lambda posix_s: posix_s)
     live = service("local-fcfs", executors={"north": local})
     scopes = {"ann": "submit", "bob": "submit", "eve": "read", "root": "admin"}
@@ -57,6 +60,11 @@ def test_an_owner_and_administrators_read_what_a_job_prints(service, tmp_path):
 
         with Client("http://localhost:8470", transport=httpx.MockTransport(pass_on)) as client:
             assert client.output(1, most=4).text == "two\ufffd"
+            monkeypatch.setattr(live_client, "open_client", lambda address: contextlib.nullcontext(client))
+            live_client.output(1)
+            assert capsys.readouterr() == ("one\ntwo\ufffd", "")
+            live_client.output(1, json=True)
+            assert json.loads(capsys.readouterr().out)["cut"] is False
 
         def away(of, most):
             raise ClusterError("its disk is away")

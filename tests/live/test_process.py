@@ -80,6 +80,9 @@ def test_the_demo_runs_jobs_and_is_driven_from_the_command_line(demo, noonward, 
     assert answer.code == 0, answer.err
     job = int(re.search(r"submitted 1 job: (\d+)", answer.out)[1])
     assert f"job {job} is" in noonward("why", job, *at).out
+    refused = noonward("output", job, *at)  # the demo runs nothing
+    assert (refused.code, refused.out) == (2, "")
+    assert f"job {job}" in refused.err
     (tmp_path / "jobs.json").write_text(json.dumps([{"name": "f", "work": 5, "origin": "toronto"}] * 3))
     assert "submitted 3 jobs" in noonward("submit", "--file", tmp_path / "jobs.json", "--key", "again", *at).out
     assert "(3 known already)" in noonward("submit", "--file", tmp_path / "jobs.json", "--key", "again", *at).out

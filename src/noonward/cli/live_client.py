@@ -1,7 +1,8 @@
-"""``noonward submit``, ``jobs``, ``why``, ``sites``, ``status``, ``savings``: they talk to a running service."""
+"""``noonward submit``, ``jobs``, ``output``, ``why``, ``sites``, ``status``, ``savings``: questions to a service."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 Address = Annotated[str, typer.Option(envvar="NOONWARD_ADDRESS", help="Address of the service.")]
 AnswerJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 DEFAULT_ADDRESS = "http://127.0.0.1:8470"
+MOST_KIB = 1024
 
 
 def open_client(address: str) -> Client:
@@ -157,6 +159,28 @@ def _from_file(path: Path) -> list[Any]:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(f"{path} is not JSON: {error}") from None
     return [request_of(each) for each in (content if isinstance(content, list) else [content])]
+
+
+def output(
+    job: Annotated[int, typer.Argument(min=1, help="Number of the job.")],
+    size: Annotated[
+        int, typer.Option(min=1, max=MOST_KIB, metavar="KIB", help="How much of its end, KiB: up to 1024.")
+    ] = 64,
+    address: Address = DEFAULT_ADDRESS,
+    json: AnswerJson = False,
+) -> None:
+    """Print the end of what a job has printed.
+
+    Its owner and administrators may read it, also while it runs.
+    """
+    with open_client(address) as client:
+        found = client.output(job, most=1024 * size)
+    if json:
+        print_answer(found)
+        return
+    if found.cut:
+        print(f"(the last {size} KiB; --size shows more)", file=sys.stderr)
+    sys.stdout.write(found.text)
 
 
 def why(

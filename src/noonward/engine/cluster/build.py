@@ -160,7 +160,7 @@ def _blank_world(
         engine_1["budgets"] = len(tenants.budgeted)
     state_S = np.zeros(sites, SITE_STATE)
     state_S["limit_w"] = np.inf
-    for name in ("head", "tail", "cursor", "running", "last_running"):
+    for name in ("head", "tail", "cursor", "running", "last_running", "first_owed"):
         state_S[name] = -1
     return World(
         shown=shown,

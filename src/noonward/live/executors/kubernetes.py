@@ -18,7 +18,12 @@ _KUEUE: Final = "apis/kueue.x-k8s.io/v1beta1"
 MERGE: Final = "application/merge-patch+json"
 _SELECTOR: Final = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 _PAGE: Final = "500"
+_LOG_BYTES: Final = 2**23
+"""Most of a log that is read at once."""
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _JOBS, _SETS = ("apis/batch/v1", "jobs"), ("apis/jobset.x-k8s.io/v1alpha2", "jobsets")
+_POD_OF: Final = {_JOBS: "batch.kubernetes.io/job-name", _SETS: "jobset.sigs.k8s.io/jobset-name"}
+"""Label of the pods of an object, whose value is its name."""
 
 
 class KubernetesExecutor(RunningJobs):
@@ -184,6 +189,34 @@ class KubernetesExecutor(RunningJobs):
             for found in self._objects()
             if self._phase(found)[0] == "held"
         ]  # fmt: skip
+
+    def printed(self, order: Order, most: int) -> bytes | None:
+        """Returns the end of the log of the job's newest pod; of a JobSet, of the pod on its first node.
+
+        None where it has no pod any more, or the service's account may not read logs.
+        """
+        label = _POD_OF[self._kind(order.gpus)]
+        path = f"/api/v1/namespaces/{self._namespace}/pods"
+        try:
+            pods = [
+                pod["metadata"]
+                for pod in self._list(path, {"labelSelector": f"{label}={order.token}"})
+                if pod["metadata"].get("annotations", {}).get(_INDEX, "0") == "0"
+            ]
+        except _ForbiddenError:
+            return None
+        if not pods:
+            return None
+        name = max(pods, key=lambda about: str(about.get("creationTimestamp", "")))["name"]
+        lines, known = most, (400, 403, 404)  # its container has not started; logs may not be read; the pod is gone
+        while True:
+            query = {"tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
+            status, content = self._web.call("GET", f"{path}/{name}/log", query=query, known=known, plain=True)
+            if status in known:
+                return None
+            if len(content) < _LOG_BYTES or lines == 1:
+                return bytes(content)[-most:]
+            lines = max(1, lines // 16)  # of more bytes the API server cuts off the end
 
     def usable_gpus(self, running_gpus: int) -> int | None:
         """Returns the GPUs of nodes that are ready, less those that pods of others hold; None where it may not ask."""

@@ -64,6 +64,7 @@ class ClusterWeb:
         kind: str = "application/json",
         known: tuple[int, ...] = (),
         more: Mapping[str, str] | None = None,
+        plain: bool = False,
     ) -> tuple[int, Any]:
         """Returns status and JSON of an answer.
 
@@ -75,6 +76,7 @@ class ClusterWeb:
             kind: Content type.
             known: Statuses of failures that the caller knows what to do with.
             more: Further headers, which replace others of the same names.
+            plain: Whether a good answer is bytes, not JSON.
 
         Raises:
             ClusterError: There is no answer, it is another failure, or it is not JSON.
@@ -87,6 +89,8 @@ class ClusterWeb:
             headers |= dict(more or {})
             body = None if content is None else self._encoded(content)
             reply = self._client.request(method, path, content=body, params=dict(query or {}), headers=headers)
+            if plain and reply.is_success:
+                return reply.status_code, reply.content
             found = reply.json() if reply.content else None
         except (self._httpx.HTTPError, OSError) as error:
             raise ClusterError(f"{self.title} did not answer: {error or type(error).__name__}") from error

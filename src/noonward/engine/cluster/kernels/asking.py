@@ -6,9 +6,9 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import slot_at
-from noonward.decision.cluster.kept_room import may_pause
 from noonward.decision.cluster.lives import back_s, may_cap, may_preempt, may_suspend
 from noonward.decision.cluster.view import fits, last_start_s
+from noonward.engine.cluster.kernels.kept_room import may_pause
 from noonward.engine.cluster.kernels.physics import current_part, not_held
 from noonward.engine.cluster.kernels.tenants import quota_room
 from noonward.engine.cluster.kernels.world import NOTHING, World
@@ -40,7 +40,7 @@ def may_suspend_here(w: World, job: int, s: int) -> bool:
     surely = w.shown.site_S[s].free + state.stopping >= state.owed and life.gpus >= life.own_gpus
     if state.keeps or (surely and state.stops_until_s <= back_s(w.shown, job)):
         return may_suspend(w.shown, job)
-    return may_pause(w.shown, job, s)
+    return may_pause(w, job, s)
 
 
 @kernel(allocates=False)

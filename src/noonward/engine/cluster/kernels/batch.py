@@ -15,10 +15,9 @@ from noonward.arrays import F4, F8, U1
 from noonward.compiled import kernel
 from noonward.decision.cluster.gangs import fill_gang_mask, write_gang_choice
 from noonward.decision.cluster.observation import GPUS_MAX, LEVELS, observe_each_slot, observe_on_arrival
-from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit
+from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit, lacks_segments
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
-from noonward.engine.cluster.kernels.segments import RECORDS
 from noonward.engine.cluster.kernels.world import NO_SEGMENT, NO_SLOT, OWN, World, world_at
 
 LACKS_JOURNEYS, LACKS_SLOTS, LACKS_SEGMENTS_FIRST, LACKS_SEGMENTS = 0, 1, 2, 3
@@ -92,8 +91,7 @@ def _missing_before(w: World) -> int:
     """Returns what a row lacks to carry out any answers: LACKS_JOURNEYS, LACKS_SEGMENTS_FIRST, or -1 for nothing."""
     if not journeys_fit(w):
         return LACKS_JOURNEYS
-    segments = w.engine_1[0].segments + RECORDS * w.shown.site_S.shape[0]
-    return LACKS_SEGMENTS_FIRST if w.engine_1[0].bends and segments > w.segment_K.shape[0] else -1
+    return LACKS_SEGMENTS_FIRST if w.engine_1[0].bends and lacks_segments(w) else -1
 
 
 @kernel(inline=True, allocates=False)

@@ -102,12 +102,13 @@ def check_slot_action(w: World, job: int, s: int) -> int:
 def check_bent(w: World, job: int, s: int) -> int:
     """Returns 0 if gang and power cap of a job that a site starts, resumes, holds or moves are possible."""
     choice, gpus, cap = w.answers.answer_N[s].choice, w.answers.answer_N[s].gpus, w.answers.answer_N[s].cap
+    capped, suspended = cap != KEEP and cap != 0, is_suspended(w.shown, job)
+    if choice != 1 + s or not (capped or suspended):
+        return check_cap(w, job, False, cap) if capped else 0
     most = min(gpus if gpus > 0 else w.shown.job_J[job].gpus_max, room_for(w, job, s))
-    if choice == 1 + s and is_suspended(w.shown, job) and resume_gang(w.shown, job, most) == 0:
+    if suspended and resume_gang(w.shown, job, most) == 0:
         return FAILED_GPUS
-    if cap == KEEP or cap == 0:
-        return 0
-    return check_cap(w, job, choice == 1 + s and may_start_capped(w.shown, job, s, most), cap)
+    return check_cap(w, job, may_start_capped(w.shown, job, s, most), cap) if capped else 0
 
 
 @kernel(inline=True, allocates=False)
@@ -116,6 +117,12 @@ def journeys_fit(w: World) -> bool:
     jobs, sites = w.submitted_R.shape[0], w.shown.site_S.shape[0]
     events = jobs + w.engine_1[0].steps_left  # at most: of a job the heap holds one
     return events + w.engine_1[0].journeys + sites <= w.heap_E.shape[0]
+
+
+@kernel(inline=True, allocates=False)
+def lacks_segments(w: World) -> bool:
+    """Returns whether what every site may answer about a job takes more segments than can still be noted."""
+    return bool(w.engine_1[0].segments + RECORDS * w.shown.site_S.shape[0] > w.segment_K.shape[0])
 
 
 @kernel(inline=True, allocates=False)
@@ -175,7 +182,7 @@ def check_running(w: World, job: int, s: int) -> int:
 def apply_running(w: World) -> int:
     """Suspends and caps the running jobs that are to be; returns 0, NO_SEGMENT, or what is wrong (without a change)."""
     view, sites = w.shown, w.shown.site_S.shape[0]
-    if w.engine_1[0].segments + RECORDS * sites > w.segment_K.shape[0]:
+    if lacks_segments(w):
         return NO_SEGMENT
     for s in range(sites):
         failed = check_running(w, view.asked_N[s], s) if view.asked_N[s] >= 0 else 0
@@ -196,12 +203,14 @@ def apply_running(w: World) -> int:
 
 @kernel(inline=True, allocates=False)
 def apply_each_slot(w: World) -> int:
-    """Carries out all sites' answers; returns 0, FULL, or what is wrong with one (nothing is then changed)."""
+    """Carries out all sites' answers; returns 0, FULL, NO_SEGMENT, or what is wrong with one, without a change then."""
     view = w.shown
     if view.run_1[0].kind == ASK_RUNNING:
         return apply_running(w)
     if not journeys_fit(w):
         return FULL
+    if w.engine_1[0].bends and lacks_segments(w):
+        return NO_SEGMENT
     for s in range(view.site_S.shape[0]):
         if view.asked_N[s] >= 0:
             failed = check_slot_action(w, view.asked_N[s], s)
@@ -267,13 +276,14 @@ def ask_slot(w: World) -> int:
             show_claims(w, job, s)
         if job >= 0:
             some = True
-            fill_mask(view, job, s, room_for(w, job, s))
+            most = room_for(w, job, s)
+            fill_mask(view, job, s, most)
             if w.engine_1[0].bends and is_suspended(view, job):
                 fill_mask_of_suspended(view, job, s)
-                if resume_gang(view, job, room_for(w, job, s)) == 0:
+                if resume_gang(view, job, most) == 0:
                     view.mask_NA[s, 1 + s] = 0
             if w.engine_1[0].tenants and view.mask_NA[s, 1 + s]:
-                plan_quota(w, job, min(view.job_J[job].gpus_max, room_for(w, job, s)))
+                plan_quota(w, job, min(view.job_J[job].gpus_max, most))
         elif view.mask_NA[s, HOLD]:  # no row of a question is without it
             view.mask_NA[s, :] = 0
     if w.engine_1[0].tenants:

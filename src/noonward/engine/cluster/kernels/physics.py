@@ -6,9 +6,9 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import room
-from noonward.decision.cluster.kept_room import is_owed, spare_gpus
 from noonward.decision.cluster.lives import run_end_s, unit_s
 from noonward.decision.cluster.view import CARBON, LOADS, ORACLE, POWER_W, PRICE, SECONDS, no_answer
+from noonward.engine.cluster.kernels.kept_room import is_owed, spare_gpus
 from noonward.engine.cluster.kernels.tenants import add_due, add_spent, hold_quota, quota_room
 from noonward.engine.cluster.kernels.world import (
     AT_START,
@@ -332,8 +332,9 @@ def room_for(w: World, job: int, s: int) -> int:
         if owed > 0 and not w.state_S[s].keeps:
             if is_owed(w.shown, job):
                 owed -= w.shown.life_J[job].own_gpus
-            if owed > 0 and free - owed < w.shown.job_J[job].gpus_max:
-                free = min(free, spare_gpus(w.shown, job, s))
+            lacks = free - owed < w.shown.job_J[job].gpus_max
+            if owed > 0 and lacks and free >= w.shown.job_J[job].gpus_min:
+                free = min(free, spare_gpus(w, job, s))
     if w.engine_1[0].tenants:
         free = min(free, quota_room(w, w.track_J[job].tenant))
     return power_room(w, job, s, free) if w.state_S[s].limit_w < np.inf else free

@@ -17,7 +17,6 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import is_suspended
-from noonward.decision.cluster.kept_room import is_owed
 from noonward.decision.cluster.lives import (
     progress_s,
     resume_gang,
@@ -30,6 +29,7 @@ from noonward.decision.cluster.lives import (
 )
 from noonward.decision.cluster.view import DARK, LOADS, POWER_W, RUNS, STOPS, WAITS, last_start_s
 from noonward.engine.cluster.infeasible import FAILED_CAP
+from noonward.engine.cluster.kernels.kept_room import owe
 from noonward.engine.cluster.kernels.physics import (
     crash_s,
     drop_top,
@@ -467,13 +467,6 @@ def halt(w: World, job: int, s: int, kind: int, stop_s: float) -> None:
     else:
         darken(w, job, s)
     owe(w, job, s, 1)
-
-
-@kernel(inline=True, allocates=False)
-def owe(w: World, job: int, s: int, sign: int) -> None:
-    """Counts the GPUs that a suspended job is to be given again at its site (-1: no more)."""
-    if is_owed(w.shown, job):
-        w.state_S[s].owed += sign * w.shown.life_J[job].own_gpus
 
 
 @kernel(allocates=False)

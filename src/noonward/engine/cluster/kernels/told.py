@@ -9,6 +9,7 @@ from numba import float64, int64
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask
 from noonward.decision.cluster.view import ASK_ROUTE
+from noonward.engine.cluster.kernels.kept_room import owe
 from noonward.engine.cluster.kernels.on_arrival import ask, await_hour, next_in_queue
 from noonward.engine.cluster.kernels.physics import (
     count_due,
@@ -24,7 +25,7 @@ from noonward.engine.cluster.kernels.physics import (
     show_free,
     take_gpus,
 )
-from noonward.engine.cluster.kernels.segments import began, let_go, outlive, owe, stand
+from noonward.engine.cluster.kernels.segments import began, let_go, outlive, stand
 from noonward.engine.cluster.kernels.tenants import quota_room, renew_budget
 from noonward.engine.cluster.kernels.world import CAPPED, RUNNING, WAITING, World, world_at
 

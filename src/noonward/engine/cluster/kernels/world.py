@@ -164,6 +164,7 @@ BENT: Final = np.dtype(
         ("awaits", "i8"),  # what its cluster is to confirm: NOTHING, A_STOP, A_RUN, A_CAP (told)
         ("wants", "i8"),  # power cap that its cluster is to put it under, or has
         ("kept", "i8"),  # GPUs that it keeps though it has stopped (SITE_STATE.keeps)
+        ("next_owed", "i8"),  # while it is owed GPUs the next such job of its site, or -1
     ]
 )
 """What the engine keeps per job in sight where running jobs may be stopped."""
@@ -187,6 +188,7 @@ SITE_STATE: Final = np.dtype(
         ("changed", "i8"),  # 1 where something has changed since its running jobs were asked about
         ("asks", "i8"),  # 1 while they are asked about because of that
         ("owed", "i8"),  # GPUs that suspended jobs are to be given again here (``kept_room``)
+        ("first_owed", "i8"),  # first of the jobs that are to, or -1
         ("stopping", "i8"),  # GPUs of those that still write their checkpoints
         ("stops_until_s", "f8"),  # when the last that did has, s
         ("overhead_gpus", "i8"),  # GPUs of jobs that stop or load

@@ -23,6 +23,7 @@ from noonward.decision.cluster.view import (
     latest_start_s,
     return_delay_s,
 )
+from noonward.engine.cluster.kernels.world import World
 
 
 @kernel(inline=True, allocates=False)
@@ -32,6 +33,24 @@ def is_owed(view: ClusterView, job: int) -> bool:
     if record.serial < 0 or life.suspensions == 0 or view.freedom_C[record.class_].interruptible == 0:
         return False
     return bool(life.state == STOPS or life.state == DARK or life.state == WAITS)
+
+
+@kernel(inline=True, allocates=False)
+def owe(w: World, job: int, s: int, sign: int) -> None:
+    """Notes that a suspended job is to be given GPUs again at its site (-1: no more)."""
+    if not is_owed(w.shown, job):
+        return
+    w.state_S[s].owed += sign * w.shown.life_J[job].own_gpus
+    before, other = -1, w.state_S[s].first_owed
+    while other >= 0 and other != job:
+        before, other = other, w.bent_J[other].next_owed
+    if other == job and before >= 0:
+        w.bent_J[before].next_owed = w.bent_J[job].next_owed
+    elif other == job:
+        w.state_S[s].first_owed = w.bent_J[job].next_owed
+    if sign > 0:
+        w.bent_J[job].next_owed = w.state_S[s].first_owed
+        w.state_S[s].first_owed = job
 
 
 @kernel(inline=True, allocates=False)
@@ -97,9 +116,7 @@ def _keeps_for(view: ClusterView, job: int, other: int, s: int) -> bool:
 
     One that may displace it need not; of two suspended ones the earlier due goes first.
     """
-    if other == job or not is_owed(view, other) or view.life_J[other].site != s:
-        return False
-    if view.freedom_C[view.job_J[job].class_].preempts & (1 << view.job_J[other].class_):
+    if other == job or view.freedom_C[view.job_J[job].class_].preempts & (1 << view.job_J[other].class_):
         return False
     if not is_owed(view, job):
         return True
@@ -108,64 +125,87 @@ def _keeps_for(view: ClusterView, job: int, other: int, s: int) -> bool:
 
 
 @kernel(allocates=False)
-def _room_beside(view: ClusterView, job: int, s: int, time: float) -> int:
-    """Returns how many GPUs of a site a job could hold at a time, beside those that hold some then or are due."""
-    gpus = view.site_S[s].free
+def _due_gpus(w: World, job: int, s: int, from_s: float, until_s: float) -> int:
+    """Returns how many GPUs in all a job must leave suspended ones of a site that may hold some between two times."""
+    view, gpus = w.shown, 0
+    other = w.state_S[s].first_owed
+    while other >= 0:
+        if _keeps_for(view, job, other, s):
+            due = due_s(view, other)
+            if due <= until_s and from_s < due + _needs_s(view, other):
+                gpus += view.life_J[other].own_gpus
+        other = w.bent_J[other].next_owed
+    return gpus
+
+
+@kernel(allocates=False)
+def _room_beside(w: World, job: int, s: int, time: float, most: int) -> int:
+    """Returns how many GPUs of a site a job could hold at a time, beside those that hold some then or are due.
+
+    Where they are as many as a largest number or more, some such number.
+    """
+    view = w.shown
+    gpus = view.site_S[s].free - _due_gpus(w, job, s, time, time)
     for other in range(view.life_J.shape[0]):
+        if gpus >= most:
+            break
         life = view.life_J[other]
         if view.job_J[other].serial < 0 or life.site != s:
             continue
         holds = life.state == RUNS or life.state == LOADS or life.state == STOPS
         if holds and (other == job or _holds_until_s(view, other) <= time):
             gpus += life.gpus
-        if _keeps_for(view, job, other, s):
-            due = due_s(view, other)
-            if due <= time and time < due + _needs_s(view, other):
-                gpus -= life.own_gpus
     return gpus
 
 
 @kernel(allocates=False)
-def _room_between(view: ClusterView, job: int, s: int, from_s: float, until_s: float, least: int) -> int:
-    """Returns how many GPUs of a site a job could hold all the time between two times (``_room_beside``).
+def _room_between(w: World, job: int, s: int, from_s: float, until_s: float, least: int, most: int) -> int:
+    """Returns how many GPUs of a site, so many at most, a job could hold all the time between two times.
 
-    Where they are fewer than a least number, some number below it.
+    Where they are fewer than a least number, some number below it (``_room_beside``).
     """
-    gpus = _room_beside(view, job, s, from_s)
-    for other in range(view.life_J.shape[0]):
-        if gpus < least:
-            break
-        if _keeps_for(view, job, other, s):
-            due = due_s(view, other)
+    gpus = min(most, _room_beside(w, job, s, from_s, most))
+    other = w.state_S[s].first_owed
+    while other >= 0 and gpus >= least:
+        if _keeps_for(w.shown, job, other, s):
+            due = due_s(w.shown, other)
             if from_s < due and due < until_s:
-                gpus = min(gpus, _room_beside(view, job, s, due))
+                gpus = min(gpus, _room_beside(w, job, s, due, gpus))
+        other = w.bent_J[other].next_owed
     return gpus
 
 
 @kernel(allocates=False)
-def spare_gpus(view: ClusterView, job: int, s: int) -> int:
+def spare_gpus(w: World, job: int, s: int) -> int:
     """Returns how many GPUs of a site a job that waits there may take now without keeping suspended ones waiting.
 
     At every time until it would end, it leaves enough for those that are then due. Run times are those that are told,
-    at its slowest clock. Where they are fewer than its smallest gang, some number below that.
+    at its slowest clock. Where they are fewer than its smallest gang, some number below that; where they are as many as
+    its largest or more, some such number.
 
     Args:
-        view: View.
+        w: World.
         job: Job that waits at the site, or is suspended there.
         s: Site.
     """
+    view, free = w.shown, w.shown.site_S[s].free
     if not fits(view, job, s):
-        return view.site_S[s].free
-    until_s, least = _would_end_s(view, job, s), view.job_J[job].gpus_min
-    return max(0, _room_between(view, job, s, view.run_1[0].now_s, until_s, least))
+        return free
+    now, until_s = view.run_1[0].now_s, _would_end_s(view, job, s)
+    least, most = view.job_J[job].gpus_min, view.job_J[job].gpus_max
+    surely = free - _due_gpus(w, job, s, now, until_s)
+    if surely >= most:
+        return surely
+    return max(0, _room_between(w, job, s, now, until_s, least, most))
 
 
 @kernel(allocates=False)
-def may_pause(view: ClusterView, job: int, s: int) -> bool:
+def may_pause(w: World, job: int, s: int) -> bool:
     """Returns whether a running job may be suspended now (``may_suspend``), and its site has room for it in time.
 
     It is to find its gang free when it is due, beside what runs and other suspended jobs.
     """
+    view = w.shown
     if not may_suspend(view, job):
         return False
     life, record = view.life_J[job], view.job_J[job]
@@ -177,4 +217,4 @@ def may_pause(view: ClusterView, job: int, s: int) -> bool:
     if np.isinf(due):
         return True
     needs_s = load_s + record.work * unit_s(view, job) - ran_s
-    return _room_between(view, job, s, due, due + needs_s, life.own_gpus) >= life.own_gpus
+    return _room_between(w, job, s, due, due + needs_s, life.own_gpus, life.own_gpus) >= life.own_gpus

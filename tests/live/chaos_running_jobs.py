@@ -6,6 +6,7 @@ counted from the marks that they leave, and from what Slurm says.
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -149,11 +150,11 @@ def ended(client, site, patience_s):
     """Waits for the end of all jobs; returns their states, and what Slurm says of its jobs."""
     with explained(lambda: state(client, site)):
         wait_for(lambda: client.service().open_jobs == 0, "the end of all jobs", patience_s)
-    states = {name: len(client.jobs(state=name, limit=1000)) for name in ("done", "failed", "overdue", "lost")}
+    states = collections.Counter(job.state for job in client.jobs(limit=1000))
     events = [event.kind for event in client.events()]
     left = site.call("squeue", "-h", "-o", "%T").split()
     return {
-        "states": {name: count for name, count in states.items() if count},
+        "states": dict(states),
         "suspended": events.count("suspended"),
         "resumed": events.count("resume decided"),
         "left at the cluster": len(left),
@@ -180,10 +181,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="a new one, which is kept: store, and marks of the jobs")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, SlurmSite("north", nodes=2, gpus=4) as site:
+    with contextlib.ExitStack() as open_, SlurmSite("north", nodes=2, gpus=4) as site:
+        folder = given.folder or Path(open_.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(exist_ok=True, parents=True)
         os.environ["PATH"] = site.env["PATH"]
-        sys.stdout.write(json.dumps(chaos(Path(name), site, given.kills, seed=given.seed)) + "\n")
+        sys.stdout.write(json.dumps(chaos(folder, site, given.kills, seed=given.seed)) + "\n")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def test_weather_files_of_wet_bulb_or_humidity_and_local_times(tmp_path: Path) -
     ("text", "cooling", "says"),
     [
         ("time,pue\n2022-02-25T00:00Z,0.9\n", None, "line 2, column 'pue': the value '0.9' is no PUE"),
-        ("time,pue\n2022-02-25T00:00Z,\n", None, "the value is empty is no PUE"),
+        ("time,pue\n2022-02-25T00:00Z,\n", None, "the value is empty; give facility power"),
         ("time,pue\n2022-02-25T00:30Z,1.2\n", None, "line 2: the time is off the full hour"),
         ("time,pue\n2022-02-25T00:00Z,1.2\n2022-02-25T02:00Z,1.2\n", None, "line 3: this row is 2 h after the one"),
         ("time,pue\n2022-02-25 00:00,1.2\n", None, "has no time zone"),

@@ -18,6 +18,7 @@ from noonward.evaluate.events.play import (
     Case,
     PlayedRun,
     events_of,
+    late_or_not_done,
     least_loss,
     playable,
     policy_of,
@@ -28,6 +29,7 @@ from noonward.evaluate.events.play import (
 )
 from noonward.evaluate.events.words import by_site, event_words, missing, site_table, told_for_events
 from noonward.evaluate.table import UNDEFINED
+from noonward.ledger.segments import DONE
 from noonward.units import HOUR_S
 
 SETTINGS = ["fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}", "jobs.slack_ratio=8"]
@@ -81,6 +83,15 @@ def test_no_lever_loses_less_than_the_least_where_all_of_it_is_attained(tiny):
         assert found.delivered_mwh == pytest.approx(found.asked_mwh)
         assert found.lost_gpu_hours >= found.least_gpu_hours > 0
         assert found.cut_mwh >= found.least_cut_mwh
+
+
+def test_jobs_that_start_late_and_are_done_count_as_late():
+    late = load_scenario("tiny", ["lateness.rule=wait", "jobs.slack_ratio=0.5"])
+    outcome = ride_through(late, 0, 0, "local-fcfs").outcome
+    jobs = outcome.environment.jobs
+    waited_s_J = outcome.job_J["start_s"] - jobs.arrival_s_J
+    assert outcome.count(DONE) == len(jobs)
+    assert late_or_not_done(outcome) == (waited_s_J > jobs.slack_s_J + 1e-3).sum() == 6
 
 
 def test_the_least_loss_grows_with_the_cut(ride):

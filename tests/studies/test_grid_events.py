@@ -184,6 +184,7 @@ def test_the_longest_workload_that_begins_a_job_is_its_own(noonward):
         ("power", ("13600", "x"), "is not a number"),
         ("power", ("13600", "-5"), "is below 0"),
         ("power", ("13600", "20000"), "would draw"),
+        ("power", ("13:05,13600", "13:05,"), "the value is empty; give W in each row"),
         ("power", ("8800", "13500"), "no event is found"),
         ("jobs", ("Job,", "Name,"), "no column 'Model' or 'job'"),
         ("jobs", ("train-a", "tune-a"), "has no caps"),
@@ -201,6 +202,13 @@ def test_files_that_cannot_be_read_are_refused(totals, file, change, said):
     files[file].write_text(text.replace(*change), encoding="utf-8")
     with pytest.raises(DataError, match=said):
         reproduce_grid_events(power=files["power"], events=files["jobs"], caps=files["caps"])
+
+
+def test_power_that_is_zero_throughout_is_refused(totals):
+    caps, power, jobs = totals
+    text = power.read_text(encoding="utf-8").replace("13600", "0").replace("8800", "0")
+    with pytest.raises(DataError, match="power is 0 in almost all rows"):
+        prepare("own", read_power(write("zero.csv", text)), read_jobs(jobs), read_caps(caps))
 
 
 def test_totals_without_performances_cannot_be_explained(totals):

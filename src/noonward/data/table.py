@@ -48,6 +48,12 @@ class Table(ABC):
             return
         lines = self.lines.filter(marked)
         value = self.frame[column].filter(marked)[0]
-        shown = "is empty" if value is None or value == "" else repr(value) if isinstance(value, str) else str(value)
-        what = f"column {column!r}: the value {shown}{'' if why.startswith(';') else ' '}{why}"
+        if value is None or value == "":
+            shown = "is empty"
+            if why.startswith("is "):
+                _, _, advice = why.partition(";")
+                why = f";{advice}" if advice else f", which {why}"
+        else:
+            shown = repr(value) if isinstance(value, str) else str(value)
+        what = f"column {column!r}: the value {shown}{'' if why.startswith((';', ',')) else ' '}{why}"
         raise RowError(f"{self.name}, {self.counted} {lines[0]}, {what}", lines if self.counted == "line" else (), what)

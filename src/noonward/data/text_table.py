@@ -314,7 +314,10 @@ def read_text_file(path: Path, encoding: str | None = None) -> TextFile:
         if "\x00" in text:
             break
         return TextFile(path=path, text=text.removeprefix("\ufeff"), encoding=name)
-    raise DataError(f"{path.name} is not text in {' or '.join(tried)}; give its encoding, e.g. --encoding cp932")
+    raise DataError(
+        f"{path.name} is not text in {' or '.join(tried)}; save it as UTF-8, or state its encoding (noonward import "
+        "--encoding cp932)"
+    )
 
 
 def read_head(path: Path) -> TextFile:

@@ -286,7 +286,7 @@ def event_figure(found: OneEvent) -> Figure:
         name="event",
         title="Power during the event",
         caption="Five-minute means of all sites. Shaded: the event. Each site has a limit of its own; dashed is their "
-        "sum."
+        "sum. One site below its limit does not make up for another above it."
         if found.site is None
         else f"Five-minute means of {whose}, the site that is asked. Shaded: the event.",
         plot=figure,

@@ -13,6 +13,7 @@ from noonward.arrays import F8
 from noonward.data.events import INTERVAL_S, check_parts, in_parts
 from noonward.engine.run import run
 from noonward.errors import ScenarioError, nearest
+from noonward.ledger.interruptions import late_s_of
 from noonward.ledger.ledger import Ledger, settle
 from noonward.ledger.meters import interval_kw
 from noonward.ledger.segments import DONE, Outcome
@@ -71,7 +72,7 @@ class Played:
         usd_per_gpu_hour: What a GPU-hour is worth, USD (``worth_of_gpu_hour``).
         utility_lost_usd: Utility without events minus utility with them, over the whole run, USD; with the goal of
             least cost the total with events minus the total without.
-        late_jobs: Jobs that were dropped, or not done, beyond those without events.
+        late_jobs: Jobs that are late or not done, beyond those without events.
     """
 
     case: Case
@@ -85,6 +86,10 @@ class Played:
     usd_per_gpu_hour: float
     utility_lost_usd: float
     late_jobs: int
+
+
+MOMENT_S: Final = 1e-3
+"""Lateness below which a job counts as in time, s: rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,9 +288,16 @@ class PlayedRun(PlainSpec):
             utility_lost_usd=ledger.total_usd - ride.ledger.total_usd
             if self.scenario.goal == "least-cost"
             else ride.ledger.utility_usd - ledger.utility_usd,
-            late_jobs=ride.outcome.count(DONE) - outcome.count(DONE),
+            late_jobs=late_or_not_done(outcome) - late_or_not_done(ride.outcome),
         )
         return played, ride, kw_SN
+
+
+def late_or_not_done(outcome: Outcome) -> int:
+    """Returns the number of jobs that were dropped, are not done, or stood still for longer than their slack."""
+    jobs, start_s_J = outcome.environment.jobs, outcome.job_J["start_s"]
+    late_J = late_s_of(outcome, start_s_J - (jobs.arrival_s_J + jobs.slack_s_J)) > MOMENT_S
+    return int(((outcome.job_J["status"] != DONE) | late_J).sum())
 
 
 def worth_of_gpu_hour(scenario: Scenario) -> float:

@@ -80,7 +80,7 @@ def event_words(found: OneEvent, drawn: bool) -> list[str]:
     each, (base_S, asked_S, given_S) = found.played["all"], by_site(found)
     share = given_S.sum() / asked_S.sum() if asked_S.sum() > 0 else 0.0
     how = "; drawn by the seed, and another hour may give more or less (--start-h)" if drawn else ""
-    late = "no job more is late" if each.late_jobs <= 0 else f"{each.late_jobs} jobs are not done or dropped"
+    late = "no further job is late" if each.late_jobs <= 0 else f"{each.late_jobs} more jobs are late"
     draw = "the sites draw" if found.site is None else f"{found.site} draws"
     return [
         f"The event: {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC{how}.",

@@ -123,6 +123,8 @@ class EventResponse(Scheduler):
         self._base_w_S: list[float] = []
         self._announced = Announced()
         self._freedom_C: Records | None = None
+        self._seen: ClusterView | None = None
+        self._shown: ClusterView | None = None
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -137,6 +139,7 @@ class EventResponse(Scheduler):
         self._at = {name: s for s, name in enumerate(brief.fleet.site_names)}
         self._base_w_S = [1000.0 * (0.0 if site.meter is None else site.meter.base_kw) for site in brief.fleet.sites]
         self._announced, self._freedom_C = brief.announced, None
+        self._seen = self._shown = None
         self._forget_all()
         self._base.reset(brief, rng)
 
@@ -183,10 +186,12 @@ class EventResponse(Scheduler):
 
     def _without_caps(self, view: ClusterView) -> ClusterView:
         """Returns the view as the base sees it, which caps no job."""
-        if self._freedom_C is None:
-            self._freedom_C = view.freedom_C.copy()
-            self._freedom_C["caps"] = 0
-        return view._replace(freedom_C=self._freedom_C)
+        if self._seen is not view or self._shown is None:
+            if self._freedom_C is None:
+                self._freedom_C = view.freedom_C.copy()
+                self._freedom_C["caps"] = 0
+            self._seen, self._shown = view, view._replace(freedom_C=self._freedom_C)
+        return self._shown
 
     def _decide_running(self, view: ClusterView, answers: Answers) -> None:
         """Bends running jobs in events, undoes what the last one took, and leaves the rest to the base."""

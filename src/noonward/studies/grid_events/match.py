@@ -225,6 +225,8 @@ def _event(power: Power, stated: tuple[str, str] | None) -> Bools:
         return inside
     level_T = np.array([np.median(power.total_w_T[rows]) for rows in _windowed(power.minutes_T, SMOOTH_MIN)])
     high, low = level_T.max(), level_T.min()
+    if high <= 0:
+        raise DataError("power is 0 in almost all rows; give the power that the jobs drew, in W")
     if high - low < LEAST_DROP * high:
         raise DataError(
             f"power falls by {1 - low / high:.1%} at most: no event is found; state it in the columns start and end of "

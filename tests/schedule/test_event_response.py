@@ -14,6 +14,7 @@ from noonward.engine.run import run
 from noonward.errors import ScenarioError
 from noonward.evaluate.events.play import playable, work_gpu_hours
 from noonward.ledger.meters import interval_kw
+from noonward.ledger.segments import DONE
 from noonward.model.cluster.event import GridEvent, SiteEvent
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.meter import Meter
@@ -84,6 +85,16 @@ def test_a_site_stays_within_its_limit_after_the_ramp(world, ride, levers):
     assert kw[0, 51:72].mean() <= one.event.target_kw
     # A job without slack is started all the same, until running jobs are asked about five minutes later.
     assert above.sum() <= 1
+
+
+def test_suspended_jobs_are_resumed_where_late_jobs_wait_behind_others():
+    late = environment("lateness.rule=wait", "jobs.slack_ratio=1", "jobs.count=30")
+    scheduler = make_scheduler("local-fcfs")
+    without = interval_kw(run(late, scheduler), INTERVAL_S)
+    called = [event(late, without, cut=0.5, hours=4.0, site=site) for site in (0, 1)]
+    followed = EventResponse(scheduler, ("hold", "suspend"))
+    outcome = run(replace(late, events=tuple(called)), followed)
+    assert outcome.count(DONE) == len(late.jobs)
 
 
 def test_caps_lose_less_work_than_suspensions(world, ride):

@@ -8,7 +8,7 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.feasibility import first_start_s
+from noonward.decision.cluster.feasibility import first_start_s, is_suspended
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import energy_usd, run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, latest_start_s
@@ -40,7 +40,8 @@ class SlotRule(CompiledScheduler):
 def _local_fcfs(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     now = view.run_1[0].now_s
     for s in range(view.site_S.shape[0]):
-        if view.asked_N[s] < 0 or memory.table_XY[s, 0] == now:
+        job = view.asked_N[s]
+        if job < 0 or (memory.table_XY[s, 0] == now and not is_suspended(view, job)):
             continue
         if view.mask_NA[s, 1 + s]:
             answers.answer_N[s].choice = 1 + s
@@ -51,7 +52,8 @@ def _local_fcfs(view: ClusterView, answers: Answers, memory: RuleMemory) -> None
 class LocalFcfs(SlotRule):
     """S0: every job runs where it arrived, strictly first-come-first-served (MASAC, Sec. IV.A).
 
-    A job that does not fit holds back those behind it.
+    A job that does not fit holds back those behind it, but no suspended one: that started before it, and room is kept
+    for it that the job in front must not take.
     """
 
     rule = staticmethod(_local_fcfs)

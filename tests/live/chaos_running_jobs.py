@@ -69,11 +69,12 @@ jobs:
 UNITS, LAST_UNITS = 20, 100
 LONG = """
 trap stop=1 USR1
-mkdir {ran}/lock-{n} 2> /dev/null || echo {n} >> {ran}/doubled
+kill -0 $(cat {ran}/pid-{n} 2> /dev/null) 2> /dev/null && echo {n} >> {ran}/doubled
+echo $$ > {ran}/pid-{n}
 echo run >> {ran}/runs-{n}
 i=$(cat {ran}/units-{n} 2> /dev/null || echo 0)
 while [ $i -lt {units} ] && [ -z "$stop" ]; do sleep 0.1; i=$((i + 1)); echo $i > {ran}/units-{n}; done
-rmdir {ran}/lock-{n}
+rm -f {ran}/pid-{n}
 [ $i -ge {units} ] || exit 85
 echo done >> {ran}/done-{n}
 """

@@ -30,6 +30,7 @@ SERVED = """
 noonward serve --demo
 noonward sites
 noonward submit "sleep 6" --work 1h --origin warsaw --max-delay 10h
+noonward output 1
 noonward why 1
 noonward submit "sleep 6" --work 1h --time 2h --env MODEL=small --tasks 3 --origin warsaw
 noonward jobs --state failed

@@ -1,5 +1,8 @@
 """Running jobs of a real Slurm cluster: told to write a checkpoint, requeued and held, paused, resumed, capped."""
 
+import contextlib
+from dataclasses import replace
+
 import pytest
 
 from live.slurm_site import MISSING, SlurmSite
@@ -91,6 +94,21 @@ def test_a_job_that_does_not_heed_the_signal_is_stopped_all_the_same(made, tmp_p
     assert free_gpus(executor) == 2
     executor.cancel(one)
     assert not executor.resume(one)
+
+
+def test_a_job_that_has_ended_is_not_run_again(made, monkeypatch):
+    executor = made(stopping=Stopping(signal="USR1"))
+    ends = [submitted(executor, f"nw-s{n}-1-0", f"exit {code}", gpus=1) for n, code in ((7, 0), (8, 3))]
+    for one in ends:
+        executor.release(one)
+    wait_for(lambda: [phase(executor, one) for one in ends] == ["done", "failed"], "their ends")
+    late = {one.token: replace(executor.statuses([one])[0], phase="running", exit_code=None) for one in ends}
+    for seen in (executor._of, lambda order: late[order.token]):  # the second saw it run before it ended
+        monkeypatch.setattr(executor, "_of", seen)
+        for one in ends:
+            with contextlib.suppress(RefusedError):
+                executor.stop(one)
+        assert [phase(executor, one) for one in ends] == ["done", "failed"]
 
 
 def test_a_paused_job_keeps_its_gpus_and_its_memory(made, tmp_path):

@@ -7,16 +7,13 @@ from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
+from noonward.live.executors.running import by_request
 from noonward.live.orders import ORDERS, end, order_of, set_stage
 from noonward.live.running_jobs import note_stopped
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
 
-CHECKPOINTED: Final = 85
-"""Exit code of a command that wrote its checkpoint when it was told to stop, and is to be run again."""
-SIGNALLED: Final = 128
-"""Exit codes above this are those of signals."""
 TO_ACT: Final = f"""
 {ORDERS} WHERE o.site = ? AND o.stage IN ('stopping', 'resuming', 'dropped', 'suspended') AND (
     o.stage IN ('resuming', 'dropped')
@@ -124,7 +121,7 @@ class RunningJobsAgent:
         try:
             if status.phase in executor.stopped_as:
                 self._stopped(row)
-            elif status.phase == "failed" and _by_request(status.exit_code):
+            elif status.phase == "failed" and by_request(status.exit_code):
                 executor.stop(order)
                 if executor.fresh:
                     self._stopped(row)
@@ -273,8 +270,3 @@ class RunningJobsAgent:
         at_s = self._agent.store.do(change)
         if runs:
             self.told("capped", row["serial"], at_s, cap)
-
-
-def _by_request(exit_code: int | None) -> bool:
-    """Returns whether a command that was told to stop ended because of it: by its exit code, or by a signal."""
-    return exit_code is not None and (exit_code == CHECKPOINTED or exit_code > SIGNALLED)

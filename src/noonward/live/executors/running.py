@@ -19,6 +19,10 @@ STOPS: Final[frozenset[Lever]] = frozenset({"suspend", "resize", "preempt"})
 """What an executor can do that stops jobs and starts them again."""
 EVERY_LEVER: Final[frozenset[Lever]] = frozenset(get_args(Lever))
 """Everything that may be done with running jobs."""
+CHECKPOINTED: Final = 85
+"""Exit code of a command that wrote its checkpoint when it was told to stop, and is to be run again."""
+SIGNALLED: Final = 128
+"""Exit codes above this are those of signals."""
 TIMEOUT_S: Final = 30.0
 """How long the command that sets a power cap may take, s."""
 
@@ -141,6 +145,11 @@ class RunningJobs:
     def nodes_of(self, order: Order) -> str:
         """Returns the nodes that a job runs on, as its cluster names them; empty where it does not say."""
         return ""
+
+
+def by_request(exit_code: int | None) -> bool:
+    """Returns whether a command that was told to stop ended because of it: by its exit code, or by a signal."""
+    return exit_code is not None and (exit_code == CHECKPOINTED or exit_code > SIGNALLED)
 
 
 def end_of_file(path: Path, most: int) -> bytes | None:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from noonward.live.executors.environment import passed_on, working_folder
 from noonward.live.executors.identity import Account, Users, put_in
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
-from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping, end_of_file
+from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping, by_request, end_of_file
 from noonward.live.executors.script import batch_script
 from noonward.live.terms import EVERY
 from noonward.units import MINUTE_S
@@ -261,23 +261,31 @@ class SlurmExecutor(RunningJobs):
                 )
 
     def stop(self, order: Order) -> None:
-        """Puts a job back into the queue and holds it there, or stops its processes where they are."""
+        """Puts a job back into the queue and holds it there, or stops its processes where they are.
+
+        One that has ended stays so, unless it ended because it was told to stop; also where it ends while this is asked
+        (``Incomplete``).
+        """
         status = self._of(order)
         if status is None or status.phase in self.stopped_as:
             return
-        how = "suspend" if self._pauses else "hold" if status.phase == "queued" else "requeuehold"
-        if how == "suspend" and status.phase != "running":
+        told = status.phase == "failed" and by_request(status.exit_code)
+        if status.phase in ("done", "failed", "cancelled", "node-failed") and not told:
             return
+        if self._pauses and status.phase != "running":
+            return
+        how = ["hold"] if status.phase == "queued" else ["requeuehold", *([] if told else ["Incomplete"])]
+        how = ["suspend"] if self._pauses else how
         try:
             own = None if self._pauses else order  # a pause takes an operator's rights
-            self._call("scontrol", *self._clusters, how, str(order.handle), of=own)
+            self._call("scontrol", *self._clusters, *how, str(order.handle), of=own)
         except _FailedError as error:
             after = self._of(order)
             if AWAY.search(error.words) or COMPLETING.search(error.words):
                 raise
             if after is not None and after.phase != "running":
                 return  # it has ended or stopped meanwhile
-            raise RefusedError(f"scontrol {how} refused it: {error.words}") from error
+            raise RefusedError(f"scontrol {how[0]} refused it: {error.words}") from error
 
     def resume(self, order: Order) -> bool:
         """Releases a held job, or lets a stopped one run on; returns False where Slurm does not know it any more."""

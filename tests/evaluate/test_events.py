@@ -1,6 +1,7 @@
 """What a fleet can give up: times, baselines, losses, the grid of cases and its commands."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -117,6 +118,17 @@ def test_the_grid_holds_every_case(tiny):
     assert len(utility_page_table(found).rows) == 2
     for cell in found.cells:
         assert 0 <= cell.least <= cell.attained <= 1
+
+
+def test_the_page_for_a_utility_says_the_mean_power_of_one_event(tiny):
+    found = flexibility(with_settings(tiny, ["window_h=50"]), BASE, cuts=(0.1,), hours=(1.0,), notices_min=(0.0,))
+    (cell,) = found.cells
+    assert found.events == 1
+    (run,) = cell.runs
+    twice = replace(cell, runs=(replace(run, asked_mwh=2 * run.asked_mwh, delivered_mwh=2 * run.delivered_mwh),))
+    tables = [utility_page_table(replace(found, cells=(each,), events=n)) for n, each in ((1, cell), (2, twice))]
+    assert tables[0].rows[0][1] == tables[1].rows[0][1] != UNDEFINED
+    assert tables[0].rows[0][4] == "1 in 2.08 days"
 
 
 def test_deeper_cuts_cost_more(tiny):

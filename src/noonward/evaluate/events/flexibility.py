@@ -18,6 +18,7 @@ from noonward.evaluate.table import UNDEFINED, Figure, TextTable
 from noonward.model.cluster.scenario import Scenario
 from noonward.runtime.executor import Executor, Progress, map_runs
 from noonward.runtime.runs import environment_of
+from noonward.units import DAY_H
 
 CUTS: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Depths: shares of the power that the fleet would have drawn."""
@@ -88,6 +89,7 @@ class Flexibility:
         cells: Cases, by cut, hours and notice.
         events: Events per environment.
         environments: Number of environments.
+        window_h: Length of an environment's window, h.
     """
 
     scenario: str
@@ -95,6 +97,7 @@ class Flexibility:
     cells: tuple[Cell, ...]
     events: int
     environments: int
+    window_h: float
 
     def metrics(self) -> list[Metric]:
         """Returns all figures (docs/figures.md)."""
@@ -186,6 +189,7 @@ def flexibility(
         cells=tuple(Cell(case=case, runs=tuple(played for played in found if played.case == case)) for case in cases),
         events=count,
         environments=environments,
+        window_h=scenario.window_h,
     )
 
 
@@ -237,7 +241,7 @@ def flexibility_table(found: Flexibility) -> TextTable:
         "attained: energy left out of what was asked, in five-minute means. USD per MWh: work not done during the "
         "event at what a GPU-hour earns, never made up. at least: for the jobs that run without events, any mix of "
         "caps and stops, without overhead. utility: what the whole run loses, work made up later included; negative: "
-        "it gains. late jobs: dropped or not done, beyond those without events",
+        "it gains. late jobs: late, dropped or not done, beyond those without events",
     )  # fmt: skip
 
 
@@ -251,28 +255,37 @@ def utility_page_table(found: Flexibility) -> TextTable:
             rows.append(
                 (
                     UNDEFINED if best is None else f"{best.case.cut:.0%}",
-                    UNDEFINED if best is None else f"{_megawatts(best):.2f}",
+                    UNDEFINED if best is None else _shown_kw(_mean_kw(best, found.events)),
                     shown_notice(notice),
                     shown_hours(hours),
-                    f"{found.events} per window" if best else UNDEFINED,
+                    f"{found.events} in {found.window_h / DAY_H:.3g} days" if best else UNDEFINED,
                     UNDEFINED if best is None else _usd(best.usd_per_mwh),
                 )
             )
     return TextTable(
         title="Flexibility for a utility",
-        header=("magnitude", "MW", "timing: notice", "duration", "frequency, as played", "USD per MWh"),
+        header=("magnitude", "kW", "timing: notice", "duration", "frequency, as played", "USD per MWh"),
         rows=tuple(rows),
-        caption=f"The largest cut of which at least {KEPT_SHARE:.0%} was attained, of those that were tried. The limit "
-        "falls over the first quarter of an hour of an event. In the terms of EPRI's Flex MOSAIC: magnitude, timing, "
-        "duration, frequency",
+        caption=f"The largest cut of which at least {KEPT_SHARE:.0%} was attained, of those that were tried. kW: mean "
+        "over an event, in whose first quarter of an hour the limit falls. In the terms of EPRI's Flex MOSAIC: "
+        "magnitude, timing, duration, frequency",
     )
 
 
-def _megawatts(cell: Cell) -> float:
-    """Returns the mean power that is left out, MW, over all events of an environment."""
-    hours = sum(run.asked_mwh for run in cell.runs)
-    events = len(cell.runs)
-    return hours * cell.attained / cell.case.hours / events
+def _mean_kw(cell: Cell, events: int) -> float:
+    """Returns the mean power that is left out in an event, kW, of so many in each environment."""
+    mwh = sum(run.asked_mwh for run in cell.runs) * cell.attained
+    return 1000 * mwh / cell.case.hours / (events * len(cell.runs))
+
+
+def _shown_kw(power_kw: float) -> str:
+    """Returns a power as a person writes it.
+
+    Example:
+        >>> _shown_kw(1234.5), _shown_kw(5.25)
+        ('1,234', '5.2')
+    """
+    return f"{power_kw:,.0f}" if power_kw >= 100 else f"{power_kw:.1f}"
 
 
 def supply_figure(found: Flexibility) -> Figure:

@@ -61,6 +61,7 @@ def test_an_owner_and_administrators_read_what_a_job_prints(service, tmp_path, m
         with Client("http://localhost:8470", transport=httpx.MockTransport(pass_on)) as client:
             assert client.output(1, most=4).text == "two\ufffd"
             monkeypatch.setattr(live_client, "open_client", lambda address: contextlib.nullcontext(client))
+            capsys.readouterr()
             live_client.output(1)
             assert capsys.readouterr() == ("one\ntwo\ufffd", "")
             live_client.output(1, json=True)

@@ -76,6 +76,18 @@ def test_parts_of_an_hour_change_no_run_of_a_policy_that_is_not_asked_about_runn
     assert one.tobytes() == other.tobytes()
 
 
+@pytest.mark.parametrize("base", ["cheapest-feasible", "bid-price(forecast=regression)", "suspend-threshold"])
+def test_the_base_answers_in_one_loop_while_no_event_is_known(world, ride, base, monkeypatch):
+    called = tuple(event(world, ride, start_h=h, notice_h=0.5, hours=1.0, site=s) for h, s in ((3.0, 0), (9.0, 1)))
+    noisy, asked = replace(world, events=called), []
+    decide = EventResponse.decide
+    monkeypatch.setattr(EventResponse, "decide", lambda self, *about: (asked.append(0), decide(self, *about)))
+    one_by_one = run(noisy, EventResponse(make_scheduler(base)), compiled=False)
+    count = len(asked)
+    assert run(noisy, EventResponse(make_scheduler(base))).tobytes() == one_by_one.tobytes()
+    assert len(asked) - count < 0.6 * count
+
+
 @pytest.mark.parametrize("levers", [("hold", "cap"), ("hold", "suspend"), ("hold", "cap", "suspend")])
 def test_a_site_stays_within_its_limit_after_the_ramp(world, ride, levers):
     one = event(world, ride)

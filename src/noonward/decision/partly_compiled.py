@@ -1,4 +1,4 @@
-"""Schedulers that plan now and then in Python and answer by a compiled rule in between."""
+"""Schedulers that answer now and then in Python, and by a compiled rule in between: their own, or another's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from numba import types
 
 from noonward.decision.cluster.view import Answers, ClusterView
-from noonward.decision.scheduler import Scheduler
+from noonward.decision.scheduler import CompiledScheduler, Scheduler
 
 PARTIAL_RULE: Final = types.int64(types.int64)
 """Signature of a partial rule: the address of whatever its scheduler has noted -> 1 where it has answered, else 0."""
@@ -32,3 +32,28 @@ class PartlyCompiledScheduler(Scheduler):
             view: View.
             answers: Where the rule answers.
         """
+
+
+class OnTop(Scheduler):
+    """A scheduler for ``each-slot`` on top of another one, which at times answers just as that one does.
+
+    An engine asks ``decide``. Where the scheduler then rests, it asks the one below, in one compiled loop, until the
+    next grid event is announced. Both answer alike, so a run is the same with and without the loop.
+    """
+
+    @abstractmethod
+    def resting_on(self, view: ClusterView) -> CompiledScheduler | PartlyCompiledScheduler | None:
+        """Returns the scheduler below if until the next announcement it answers all questions alike; else None.
+
+        Args:
+            view: View of the question that was answered last.
+        """
+
+    @property
+    @abstractmethod
+    def bends_below(self) -> bool:
+        """Whether the scheduler below is asked about running jobs, too; else they run on while this one rests."""
+
+    @abstractmethod
+    def shown_below(self, view: ClusterView) -> ClusterView:
+        """Returns a view as the scheduler below sees it."""

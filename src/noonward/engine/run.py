@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noonward.decision.partly_compiled import PartlyCompiledScheduler
+from noonward.decision.partly_compiled import OnTop, PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.ledger.segments import Outcome
@@ -40,7 +40,7 @@ def run(
     engine = ClusterEngine(environment, scheduler, seed=seed, rewards=rewards)
     scheduler.reset(engine.brief, stream(seed, "policy", environment.index))
     if compiled is None:
-        compiled = isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler) and not rewards
+        compiled = isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler | OnTop) and not rewards
     if compiled:
         engine.run_compiled()
         return engine.outcome()

@@ -12,7 +12,7 @@ import numpy as np
 from noonward.decision.brief import EACH_SLOT_LEVERS, Brief
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.edge.scheduler import EdgeScheduler
-from noonward.decision.partly_compiled import PartlyCompiledScheduler
+from noonward.decision.partly_compiled import OnTop, PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler, State
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.cluster.kernels.world import World
@@ -146,7 +146,7 @@ def _check(scheduler: Scheduler, environment: Environment, seed: int, limit: Tim
             "draw random numbers only from the generator given to reset, set all memory there, and let state() change "
             "nothing",
         )
-    if isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler):
+    if isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler | OnTop):
         compiled = run(environment, scheduler, seed=seed, compiled=True)
         if compiled.tobytes() != first.outcome.tobytes():
             raise _broken(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from noonward.arrays import F8
 from noonward.decision.announced import Announced
 from noonward.decision.brief import Brief, check_fit
-from noonward.decision.partly_compiled import PartlyCompiledScheduler
+from noonward.decision.cluster.view import ClusterView
+from noonward.decision.partly_compiled import OnTop, PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.build import build_world, forecast_issuer, issue_forecasts
 from noonward.engine.cluster.emit import emit
@@ -135,41 +138,68 @@ class ClusterEngine(SteppedEngine):
             super()._provide(what)
 
     def run_compiled(self) -> None:
-        """Runs to the end under the scheduler's compiled rule, or under its partial one and ``decide``.
+        """Runs to the end under the scheduler's compiled rule, or under a partial one, or one below, and ``decide``.
 
         Raises:
             InfeasibleActionError: An answer is infeasible.
             TypeError: The scheduler has no compiled rule.
         """
         scheduler = self.scheduler
-        if isinstance(scheduler, PartlyCompiledScheduler):
+        if isinstance(scheduler, PartlyCompiledScheduler | OnTop):
             self._run_partly_compiled(scheduler)
             return
         if not isinstance(scheduler, CompiledScheduler):
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
-        loop, rule = loops.run_each_slot if self.each_slot else loops.run_on_arrival, scheduler.rule
-        failed = self._provided(
-            lambda: int(loop(self._address(), rule, scheduler.question_address(self.view, self.answers)))
-        )
-        if failed:
-            raise self._infeasible(failed)
-
-    def _run_partly_compiled(self, scheduler: PartlyCompiledScheduler) -> None:
-        """Runs to the end under a partial rule, and under ``decide`` wherever that declines."""
-        asked = bool(self.step())
-        while asked:
-            scheduler.decide(self.view, self.answers)
-            stopped = self._provided(
+        if self.each_slot:
+            failed = self._provided(lambda: self._run_below(scheduler, self.view))
+        else:
+            failed = self._provided(
                 lambda: int(
-                    loops.run_each_slot_partly(
-                        self._address(), scheduler.partial_rule, scheduler.question_address(self.view, self.answers)
+                    loops.run_on_arrival(
+                        self._address(), scheduler.rule, scheduler.question_address(self.view, self.answers)
                     )
                 )
             )
+        if failed:
+            raise self._infeasible(failed)
+
+    def _run_below(
+        self,
+        scheduler: CompiledScheduler | PartlyCompiledScheduler,
+        view: ClusterView,
+        until_s: float = np.inf,
+        running: bool = True,
+    ) -> int:
+        """Runs each-slot under a compiled or partial rule, which is shown a view; returns what stopped it."""
+        partly = isinstance(scheduler, PartlyCompiledScheduler)
+        loop = loops.run_each_slot_partly if partly else loops.run_each_slot
+        rule = scheduler.partial_rule if isinstance(scheduler, PartlyCompiledScheduler) else scheduler.rule
+        question = scheduler.question_address(view, self.answers)
+        return int(loop(self._address(), rule, question, until_s, int(running)))
+
+    def _run_partly_compiled(self, scheduler: PartlyCompiledScheduler | OnTop) -> None:
+        """Runs to the end under a partial rule or the scheduler below, and under ``decide`` wherever these decline."""
+        asked = bool(self.step())
+        while asked:
+            scheduler.decide(self.view, self.answers)
+            if isinstance(scheduler, PartlyCompiledScheduler):
+                stopped = self._provided(lambda: self._run_below(scheduler, self.view))
+            elif (below := scheduler.resting_on(self.view)) is None:
+                asked = bool(self.step())
+                continue
+            else:
+                stopped = self._provided(lambda: self._rest(scheduler, below))
             if stopped < 0:
                 raise self._infeasible(stopped)
             self._pace.note(int(self.world.engine_1["next_arrival"][0]))
             asked = stopped == loops.DECLINED
+
+    def _rest(self, scheduler: OnTop, below: CompiledScheduler | PartlyCompiledScheduler) -> int:
+        """Runs under the scheduler below another one until a grid event is announced; returns what stopped it."""
+        now_s = self.view.now_s
+        known_s = [each.event.known_s for each in self.environment.events if each.event.known_s > now_s]
+        until_s = min(known_s, default=np.inf)
+        return self._run_below(below, scheduler.shown_below(self.view), until_s, scheduler.bends_below)
 
     def outcome(self, rewards_K: F8 | None = None) -> Outcome:
         """Returns what has happened so far."""

@@ -30,7 +30,8 @@ from noonward.decision.cluster.view import (
     Answers,
     ClusterView,
 )
-from noonward.decision.scheduler import Scheduler, State
+from noonward.decision.partly_compiled import OnTop, PartlyCompiledScheduler
+from noonward.decision.scheduler import CompiledScheduler, Scheduler, State
 from noonward.errors import ScenarioError
 from noonward.model.cluster.event import GridEvent
 from noonward.schedule.cluster.event_moves import elsewhere, movable, room_at
@@ -65,7 +66,7 @@ RESERVE: Final = ("dvfs-pause-fair", "pause-resize-fair")
 """Orders in which jobs come back during an event: they keep power for those that load and for those still to come."""
 
 
-class EventResponse(Scheduler):
+class EventResponse(OnTop):
     """Answers as another scheduler does, and keeps sites within the limits of events.
 
     In an event, in every part of an hour in which running jobs are asked about, each site's power is brought to the
@@ -180,11 +181,29 @@ class EventResponse(Scheduler):
         if view.kind == ASK_RUNNING:
             self._decide_running(view, answers)
             return
-        self._base.decide(self._without_caps(view), answers)
+        self._base.decide(self.shown_below(view), answers)
         if view.kind == ASK_SLOT and self._announced.events:
             self._decide_starts(view, answers)
 
-    def _without_caps(self, view: ClusterView) -> ClusterView:
+    @property
+    def bends_below(self) -> bool:
+        """Whether the base suspends jobs itself."""
+        return "suspend" in self._base.needs.levers
+
+    def resting_on(self, view: ClusterView) -> CompiledScheduler | PartlyCompiledScheduler | None:
+        """Returns the base while no event is known that has not ended, and what the last one took is given back.
+
+        Resizing also decides on which gangs jobs are resumed; then there is no rest.
+        """
+        base = self._base
+        if view.kind != ASK_SLOT or not isinstance(base, CompiledScheduler | PartlyCompiledScheduler) or self._resizes:
+            return None
+        bends = len(view.life_J) == len(view.job_J)  # else one unused record
+        capped = bends and view.life_J["cap"][view.job_J["serial"] >= 0].any()
+        kept = capped or self._turns or self._gang or self._going
+        return None if kept or self._active(view.now_s, ahead=True) else base
+
+    def shown_below(self, view: ClusterView) -> ClusterView:
         """Returns the view as the base sees it, which caps no job."""
         if self._seen is not view or self._shown is None:
             if self._freedom_C is None:
@@ -195,8 +214,8 @@ class EventResponse(Scheduler):
 
     def _decide_running(self, view: ClusterView, answers: Answers) -> None:
         """Bends running jobs in events, undoes what the last one took, and leaves the rest to the base."""
-        if "suspend" in self._base.needs.levers:
-            self._base.decide(self._without_caps(view), answers)
+        if self.bends_below:
+            self._base.decide(self.shown_below(view), answers)
         if self._planned_s != view.now_s:
             self._planned_s, self._plan = view.now_s, {}
             active = self._active(view.now_s)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from numba import int64, types
+from numba import float64, int64, types
 
 from noonward.compiled import kernel
 from noonward.decision.cluster.rule import RULE
+from noonward.decision.cluster.view import ASK_RUNNING
 from noonward.decision.partly_compiled import PARTIAL_RULE
 from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot
 from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
@@ -20,17 +21,26 @@ from noonward.engine.cluster.kernels.world import UNISSUED, world_at
 
 LOOP = int64(int64, types.FunctionType(RULE), int64)
 """Signature of a loop: address of the PLACE record of a world, rule, and the address that the rule is called with."""
-PARTIAL_LOOP = int64(int64, types.FunctionType(PARTIAL_RULE), int64)
+RESTING_LOOP = int64(int64, types.FunctionType(RULE), int64, float64, int64)
+"""The same for a rule that is asked until a time, s, and about running jobs or not (0)."""
+PARTIAL_LOOP = int64(int64, types.FunctionType(PARTIAL_RULE), int64, float64, int64)
 """The same for a partial rule."""
 DECLINED: Final = 1
-"""What a loop under a partial rule returns at a question that the rule has declined."""
+"""What a loop returns at a question that is not its rule's: a partial rule has declined it, or it is time."""
 
 
-@kernel(LOOP, allocates=False)
-def run_each_slot(place: int, rule: Any, question: int) -> int:
+@kernel(RESTING_LOOP, allocates=False)
+def run_each_slot(place: int, rule: Any, question: int, until_s: float, running: int) -> int:
     """Runs protocol each-slot under a compiled rule to its end; returns 0, or what stopped it.
 
     Called again, it continues where it was stopped.
+
+    Args:
+        place: Address of the PLACE record of a world.
+        rule: Rule.
+        question: What it is called with.
+        until_s: Time from which on questions are DECLINED, s.
+        running: Whether it is asked about running jobs; else they run on (0).
     """
     w = world_at(place)
     answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
@@ -45,7 +55,10 @@ def run_each_slot(place: int, rule: Any, question: int) -> int:
                 return kind
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
-        rule(question)
+        if w.shown.run_1[0].now_s >= until_s:
+            return DECLINED
+        if running or w.shown.run_1[0].kind != ASK_RUNNING:
+            rule(question)
         answered = True
 
 
@@ -70,8 +83,8 @@ def run_on_arrival(place: int, rule: Any, question: int) -> int:
 
 
 @kernel(PARTIAL_LOOP, allocates=False)
-def run_each_slot_partly(place: int, rule: Any, question: int) -> int:
-    """Does what ``run_each_slot`` does, but returns DECLINED at a question that a partial rule declines.
+def run_each_slot_partly(place: int, rule: Any, question: int, until_s: float, running: int) -> int:
+    """Does what ``run_each_slot`` does, but returns DECLINED also at a question that a partial rule declines.
 
     Whoever answers that question calls it again.
     """
@@ -88,7 +101,9 @@ def run_each_slot_partly(place: int, rule: Any, question: int) -> int:
                 return kind
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
-        if not rule(question):
+        if w.shown.run_1[0].now_s >= until_s:
+            return DECLINED
+        if (running or w.shown.run_1[0].kind != ASK_RUNNING) and not rule(question):
             return DECLINED
         answered = True
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 Address = Annotated[str, typer.Option(envvar="NOONWARD_ADDRESS", help="Address of the service.")]
 AnswerJson = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 DEFAULT_ADDRESS = "http://127.0.0.1:8470"
-MOST_KIB = 1024
 
 
 def open_client(address: str) -> Client:
@@ -164,7 +163,7 @@ def _from_file(path: Path) -> list[Any]:
 def output(
     job: Annotated[int, typer.Argument(min=1, help="Number of the job.")],
     size: Annotated[
-        int, typer.Option(min=1, max=MOST_KIB, metavar="KIB", help="How much of its end, KiB: up to 1024.")
+        int, typer.Option(min=1, max=1024, metavar="KIB", help="How much of its end, KiB: up to 1024.")
     ] = 64,
     address: Address = DEFAULT_ADDRESS,
     json: AnswerJson = False,

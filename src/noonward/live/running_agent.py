@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
-from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
+from noonward.live.executors.protocol import OVER, ClusterError, Executor, Order, RefusedError, Status
 from noonward.live.executors.running import by_request
 from noonward.live.orders import ORDERS, end, order_of, set_stage
 from noonward.live.running_jobs import note_stopped
@@ -125,7 +125,7 @@ class RunningJobsAgent:
                 executor.stop(order)
                 if executor.fresh:
                     self._stopped(row)
-            elif status.phase in ("done", "failed", "cancelled", "node-failed"):
+            elif status.phase in OVER:
                 return status
             elif self._agent.store.now_s() - row["signalled_s"] >= executor.grace_s:
                 executor.stop(order)

@@ -171,9 +171,10 @@ class ClusterEngine(SteppedEngine):
         running: bool = True,
     ) -> int:
         """Runs each-slot under a compiled or partial rule, which is shown a view; returns what stopped it."""
-        partly = isinstance(scheduler, PartlyCompiledScheduler)
-        loop = loops.run_each_slot_partly if partly else loops.run_each_slot
-        rule = scheduler.partial_rule if isinstance(scheduler, PartlyCompiledScheduler) else scheduler.rule
+        if isinstance(scheduler, PartlyCompiledScheduler):
+            loop, rule = loops.run_each_slot_partly, scheduler.partial_rule
+        else:
+            loop, rule = loops.run_each_slot, scheduler.rule
         question = scheduler.question_address(view, self.answers)
         return int(loop(self._address(), rule, question, until_s, int(running)))
 

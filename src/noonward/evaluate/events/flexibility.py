@@ -273,7 +273,7 @@ def utility_page_table(found: Flexibility) -> TextTable:
 
 
 def _mean_kw(cell: Cell, events: int) -> float:
-    """Returns the mean power that is left out in an event, kW, of so many in each environment."""
+    """Returns by how much power falls in an event on average, kW; every environment has that number of events."""
     mwh = sum(run.asked_mwh for run in cell.runs) * cell.attained
     return 1000 * mwh / cell.case.hours / (events * len(cell.runs))
 

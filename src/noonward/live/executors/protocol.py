@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from noonward.errors import NoonwardError
 from noonward.live.terms import NONE, Terms
@@ -13,6 +13,8 @@ from noonward.model.cluster.freedom import Lever
 Phase = Literal["held", "queued", "running", "done", "failed", "cancelled", "node-failed", "suspended", "unknown"]
 """Where a job stands at its cluster; ``node-failed``: the cluster failed under it, not the job itself; ``unknown``: the
 cluster cannot say now, and may say later; ``suspended``: its processes are stopped and keep their memory."""
+OVER: Final[tuple[Phase, ...]] = ("done", "failed", "cancelled", "node-failed")
+"""Phases of a job that has ended."""
 
 
 class ClusterError(NoonwardError):

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from noonward.live.executors.environment import passed_on, working_folder
 from noonward.live.executors.identity import Account, Users, put_in
-from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
+from noonward.live.executors.protocol import OVER, ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping, by_request, end_of_file
 from noonward.live.executors.script import batch_script
 from noonward.live.terms import EVERY
@@ -270,12 +270,16 @@ class SlurmExecutor(RunningJobs):
         if status is None or status.phase in self.stopped_as:
             return
         told = status.phase == "failed" and by_request(status.exit_code)
-        if status.phase in ("done", "failed", "cancelled", "node-failed") and not told:
+        if status.phase in OVER and not told:
             return
         if self._pauses and status.phase != "running":
             return
-        how = ["hold"] if status.phase == "queued" else ["requeuehold", *([] if told else ["Incomplete"])]
-        how = ["suspend"] if self._pauses else how
+        if self._pauses:
+            how = ["suspend"]
+        elif status.phase == "queued":
+            how = ["hold"]
+        else:
+            how = ["requeuehold"] if told else ["requeuehold", "Incomplete"]
         try:
             own = None if self._pauses else order  # a pause takes an operator's rights
             self._call("scontrol", *self._clusters, *how, str(order.handle), of=own)
@@ -290,7 +294,7 @@ class SlurmExecutor(RunningJobs):
     def resume(self, order: Order) -> bool:
         """Releases a held job, or lets a stopped one run on; returns False where Slurm does not know it any more."""
         status = self._of(order)
-        if status is None or status.phase in ("done", "failed", "cancelled", "node-failed"):
+        if status is None or status.phase in OVER:
             return False
         if status.phase == "suspended":
             self._call("scontrol", *self._clusters, "resume", str(order.handle))
@@ -376,7 +380,7 @@ class SlurmExecutor(RunningJobs):
         self, handle: str, token: str, state: str, began: str, ended: str, code: int | None, user: str, reason: str
     ) -> Status:
         phase = phase_of(state, reason)
-        over = phase in ("done", "failed", "cancelled", "node-failed")
+        over = phase in OVER
         return Status(
             token=token,
             handle=handle,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.identity import Users, put_in
-from noonward.live.executors.protocol import ClusterError, Order, RefusedError, Status
+from noonward.live.executors.protocol import OVER, ClusterError, Order, RefusedError, Status
 from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.script import batch_script
 from noonward.live.executors.slurm import (
@@ -169,7 +169,7 @@ class SlurmRestExecutor(RunningJobs):
     def _status(self, said: dict[str, Any]) -> Status:
         reason = str(said.get("state_description") or said.get("state_reason") or "")
         phase = phase_of(said["job_state"], reason)
-        over = phase in ("done", "failed", "cancelled", "node-failed")
+        over = phase in OVER
         return Status(
             token=said["name"],
             handle=str(said["job_id"]),

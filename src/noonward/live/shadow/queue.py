@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from noonward.live.advise.squeue import NOT_NOW, gpus_of_row, seconds_of, text_rows
-from noonward.live.executors.protocol import Phase
+from noonward.live.executors.protocol import OVER, Phase
 from noonward.live.executors.slurm import phase_of
 
 FIELDS: Final = (
@@ -14,7 +14,6 @@ FIELDS: Final = (
     "tres-per-node", "tres-per-task", "Reason", "UserName", "Name",
 )  # fmt: skip
 """What is asked of ``squeue -O``."""
-OVER: Final = ("done", "failed", "cancelled", "node-failed")
 
 
 @dataclass(frozen=True, kw_only=True)

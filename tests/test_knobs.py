@@ -76,7 +76,7 @@ NOT_TURNED = {
         "grid events (tests/data/test_events.py)",
     ),
     **dict.fromkeys(
-        (*(f"Ppa.{name}" for name in ("kw", "usd_per_mwh")), "Site.ppa"),
+        (*(f"Ppa.{name}" for name in ("kw", "usd_per_mwh", "kind", "delivery_usd_per_mwh")), "Site.ppa"),
         "contracts for clean energy (tests/ledger/test_books.py)",
     ),
     "Economics.gpu_usd_per_hour": "savings are shown as a share of it (tests/evaluate/test_gpu_share.py)",

@@ -15,13 +15,13 @@ from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.forecasts.system_peaks import peak_chances
 from noonward.ledger.bill import metered_site
-from noonward.ledger.dispatch import marginal_price
+from noonward.ledger.dispatch import dispatched, marginal_price
 from noonward.ledger.ledger import settle
 from noonward.model.cluster.calendar import site_calendar
 from noonward.model.cluster.event import GridEvent, SiteEvent
 from noonward.model.cluster.fleet import Fleet
 from noonward.model.cluster.jobs import Jobs
-from noonward.model.cluster.solar import SolarByHour
+from noonward.model.cluster.solar import PlantsByHour, SolarByHour
 from noonward.model.cluster.system_load import SystemLoadByHour
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
@@ -110,6 +110,37 @@ def test_where_sun_is_left_a_kwh_costs_what_its_export_would_bring():
         made = world(behind=behind, solar=sun, demand=[])
         found = prices(made).marginal_price(0, 0, np.array([1.0, 1.0, 5.0]), np.full(3, 50.0), np.zeros(0), 5.0)
         assert found == pytest.approx([50.0, worth, 50.0])
+
+
+def with_plant(made, share_H, resale_H):
+    """The same with a physical contract for a plant of 3 kW, whose delivery costs 5 USD/MWh."""
+    told = made.fleet.model_dump(mode="json")
+    told["sites"][0]["ppa"] = {
+        "kw": 3.0, "profile": "w.csv", "usd_per_mwh": 40.0, "kind": "physical", "delivery_usd_per_mwh": 5.0
+    }  # fmt: skip
+    plants = PlantsByHour(share_SH=np.array([share_H]), resale_usd_per_mwh_SH=np.array([resale_H]))
+    return replace(made, fleet=Fleet.model_validate(told), plants=plants)
+
+
+def test_where_a_plants_energy_is_left_a_kwh_costs_its_resale_and_delivery():
+    made = with_plant(world(demand=[]), [0.0, 1.0, 1.0, 1.0] * 12, [20.0, 20.0, 48.0, 20.0] * 12)
+    kw_H, price_H = np.array([1.0, 1.0, 1.0, 5.0]), np.full(4, 50.0)
+    # none is made; it is sold at 20; selling at 48 brings more; all of it is taken
+    assert prices(made).marginal_price(0, 0, kw_H, price_H, np.zeros(0), 5.0) == pytest.approx([50.0, 25.0, 50.0, 50.0])
+    of_last_day = prices(made, foresight=False)
+    assert of_last_day.marginal_price(0, 0, kw_H, price_H, np.zeros(0), 5.0) == pytest.approx(np.full(4, 50.0))
+    assert of_last_day.marginal_price(0, 25, kw_H, price_H, np.zeros(0), 5.0) == pytest.approx([25.0, 50.0, 25.0, 50.0])
+
+
+def test_with_a_plant_and_a_battery_the_price_is_the_dual_of_the_sites_program():
+    behind = {"battery": {"kw": 1.0, "kwh": 2.0, "round_trip": 0.9}}
+    made = with_plant(world(behind=behind, demand=[], energy=50.0), [0.0, 1.0, 0.6, 1.0] * 12, [20.0, 30.0, 48.0] * 16)
+    value_ZH = {**made.signals.value_ZH, "price_usd_per_mwh": np.resize([20.0, 30.0, 48.0], (1, made.signals.hours))}
+    signals = replace(made.signals, value_ZH=value_ZH)
+    site = metered_site(replace(made, signals=signals), 0)
+    kw_N = np.linspace(1.0, 2.5, len(site.price_N))
+    found = prices(made).marginal_price(0, 0, kw_N, site.price_N, np.zeros(0), 5.0)
+    assert found == pytest.approx(dispatched(site, kw_N).price_N)
 
 
 def test_without_foresight_the_sun_is_that_of_the_last_day():

@@ -14,7 +14,7 @@ from noonward.data.events import INTERVAL_S
 from noonward.data.scenarios.load import load_scenario, with_files, with_settings
 from noonward.errors import ScenarioError
 from noonward.evaluate.events.flexibility import flexibility, flexibility_table, utility_page_table
-from noonward.evaluate.events.one import event_figure, event_table, play_event
+from noonward.evaluate.events.one import event_figure, event_table, play_event, ways_of
 from noonward.evaluate.events.play import (
     Case,
     PlayedRun,
@@ -31,6 +31,7 @@ from noonward.evaluate.events.play import (
 from noonward.evaluate.events.words import by_site, event_words, missing, site_table, told_for_events
 from noonward.evaluate.table import UNDEFINED
 from noonward.ledger.segments import DONE
+from noonward.notices import listening
 from noonward.units import HOUR_S
 
 SETTINGS = ["fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}", "jobs.slack_ratio=8"]
@@ -158,6 +159,24 @@ def test_the_command_plays_one_event(noonward):
     assert "does not lie in the window" in noonward(*told[:-2], "--start-h", 40).err
     assert "is no share" in noonward(*told, "--cut", "deep").err
     assert "is not a duration" in noonward(*told, "--notice", "soon").err
+
+
+def test_sites_that_cannot_give_what_is_asked_are_named(tiny):
+    deep = play_event(tiny, BASE, Case(1.0, 1.0, 10.0), 4 * HOUR_S)
+    words = " ".join(event_words(deep, drawn=False))
+    assert all(f"At {site} the jobs draw only " in words for site in tiny.fleet.site_names)
+    shares = load_scenario("tiny", [*SETTINGS, "jobs.origin_shares={north: 1, south: 0}"])
+    alone = play_event(shares, "local-fcfs", Case(0.25, 1.0, 10.0), 4 * HOUR_S)
+    said = " ".join(event_words(alone, drawn=False))
+    assert "At south no job runs during the event, so nothing can be cut there." in said
+    assert "At north" not in said
+
+
+def test_an_event_tells_what_is_played(tiny):
+    told = []
+    with listening(lambda kind, about: told.append(about) if kind == "progress" else None):
+        play_event(tiny, BASE, Case(0.25, 1.0, 10.0), 4 * HOUR_S, progress=lambda way: told.append(f"{way} done"))
+    assert told == [each for way in ways_of(controls=False, moves=False) for each in (way, f"{way} done")]
 
 
 def test_moves_say_where_they_change_nothing(noonward):

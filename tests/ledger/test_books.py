@@ -12,19 +12,19 @@ from ledger.two_jobs import FLEET, SIGNALS, played
 from noonward.bound.cluster_utility.metered import metered_bound
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario, scenario_from
-from noonward.errors import SignalRangeError
+from noonward.errors import ScenarioError, SignalRangeError
 from noonward.ledger.ledger import Ledger, settle
 from noonward.model.cluster.fleet import Fleet
-from noonward.model.cluster.solar import SolarByHour
+from noonward.model.cluster.solar import PlantsByHour, SolarByHour
 from noonward.model.signals import Signals
 
 PPA = {"kw": 2.0, "profile": "wind.csv", "usd_per_mwh": 120.0}
 WIND = SolarByHour(share_SH=np.array([[0.25, 1.0, 0.0], [0.0, 0.0, 0.0]]))
 
 
-def contracted(**changes):
+def contracted(tariff=None, **changes):
     """The fleet of the two jobs, with a contract at site a."""
-    said = billed({}).model_dump(mode="json")
+    said = billed(tariff or {}).model_dump(mode="json")
     said["sites"][0]["ppa"] = PPA | changes
     return Fleet.model_validate(said)
 
@@ -44,6 +44,37 @@ def test_books_by_hand():
     assert "books" not in without.as_dict()
     assert Ledger.from_dict(with_it.as_dict()).as_dict() == with_it.as_dict()
     assert Ledger.mean([with_it, with_it]).books["a"].matched_kwh == pytest.approx(1.475)
+
+
+@pytest.mark.parametrize(("delivery", "saved_usd"), [(0.0, 0.4 * 0.050), (30.0, 0.4 * 0.020), (60.0, 0.0)])
+def test_energy_of_a_plant_is_taken_where_it_saves(delivery, saved_usd):
+    # energy costs 150 USD/MWh by contract; the zone's price is 100, then 200; in the first hour the plant makes 0.5 kW,
+    # and a draws 0.3 and 1.65 kW by half hours
+    tariff, physical = {"energy": 150}, {"kind": "physical", "delivery_usd_per_mwh": delivery}
+    one, other = (
+        settle(played(fleet=contracted(tariff, **each), plants=WIND)) for each in ({"kind": "virtual"}, physical)
+    )
+    assert other.books["a"].ppa_usd == pytest.approx(one.books["a"].ppa_usd - saved_usd)
+    assert other.utility_usd == pytest.approx(one.utility_usd + saved_usd)
+    assert other.meters["a"].bill_usd == one.meters["a"].bill_usd
+    assert other.books["a"].matched_kwh == one.books["a"].matched_kwh
+
+
+def test_where_energy_costs_the_zones_price_both_kinds_cost_the_same():
+    one, other = (settle(played(fleet=contracted(kind=kind), plants=WIND)) for kind in ("virtual", "physical"))
+    assert other.total_usd == one.total_usd
+
+
+def test_a_virtual_contract_delivers_nothing():
+    with pytest.raises(ValidationError, match="a virtual contract, which delivers nothing"):
+        contracted(delivery_usd_per_mwh=5.0)
+
+
+def test_no_export_is_paid_more_than_the_plants_energy():
+    said = contracted({"energy": 150}, kind="physical").model_dump(mode="json")
+    said["sites"][0]["behind_meter"] = {"export": {"allowed_kw": 1, "price": 120}}
+    with pytest.raises(ScenarioError, match="it would buy and sell at once"):
+        settle(played(fleet=Fleet.model_validate(said), plants=WIND))
 
 
 def test_residual_and_marginal_intensities_are_signals_of_their_own():
@@ -88,6 +119,12 @@ def test_a_file_says_what_the_plant_makes(tmp_path):
     made = build_environment(scenario_from(content, base=tmp_path))
     assert made.plants.share_SH[0, :5].tolist() == [0.0, 0.25, 0.5, 0.75, 0.0]
     assert not made.plants.share_SH[1].any()
+    assert not isinstance(made.plants, PlantsByHour)
+    site["ppa"]["kind"] = "physical"
+    taken = build_environment(scenario_from(content, base=tmp_path))
+    zone = taken.signals.window(taken.start, taken.hours).by_part("price_usd_per_mwh", site["zone"], 1)
+    assert taken.plants.resale_usd_per_mwh_SH[0].tolist() == zone.tolist()
+    assert np.isnan(taken.plants.resale_usd_per_mwh_SH[1]).all()
     (tmp_path / "wind.csv").write_text("\n".join(["time,share", *rows[:3]]))
     with pytest.raises(SignalRangeError, match="the yield of the ppa of site"):
         build_environment(scenario_from(content, base=tmp_path))

@@ -35,6 +35,7 @@ def site(
     step_s=1800.0,
     meter=None,
     plant=None,
+    zone_price_N=None,
     **behind,
 ):
     """A site with devices, whose window is all of the run."""
@@ -50,7 +51,7 @@ def site(
         solar_share_N=np.zeros(count) if share_N is None else np.asarray(share_N, dtype=float),
         export_price_N=np.full(count, export_price),
         plant=plant,
-        zone_price_N=price_N,
+        zone_price_N=price_N if zone_price_N is None else zone_price_N,
     )
 
 
@@ -90,8 +91,15 @@ def random_site(rng, count=96):
         solar=solar,
         export=export,
         battery=battery if rng.random() < 0.8 else None,
-        plant=(Ppa(kw=float(rng.uniform(10, 90)), profile="wind.csv", usd_per_mwh=60.0), rng.uniform(0, 1, count)),
+        plant=(random_contract(rng), rng.uniform(0, 1, count)),
+        zone_price_N=rng.uniform(10, 200, count),
     )
+
+
+def random_contract(rng):
+    """A contract for a plant's output of either kind."""
+    delivery = {"kind": "physical", "delivery_usd_per_mwh": float(rng.choice([0, 15]))} if rng.random() < 0.6 else {}
+    return Ppa(kw=float(rng.uniform(10, 90)), profile="wind.csv", usd_per_mwh=60.0, **delivery)
 
 
 def random_flows(rng, one, load_N):
@@ -162,7 +170,7 @@ def dispatches(rng, tries, changed=lambda one: one):
 def paid_usd(one, flows):
     """What a dispatch settles at, without fixed charges and events."""
     bill, over_usd, wear_usd, export_usd = settled(one, flows)
-    return bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd + one.ppa_usd
+    return bill.total_usd - bill.fixed_usd + over_usd + wear_usd - export_usd + one.ppa_usd(flows.grid_N)
 
 
 def convex_usd(one, load_N, flows):

@@ -95,7 +95,7 @@ def event(
     from noonward.data.events import INTERVAL_S
     from noonward.errors import ScenarioError
     from noonward.evaluate.events.flexibility import check_cases, shown_hours, shown_notice
-    from noonward.evaluate.events.one import event_figure, event_table, play_event
+    from noonward.evaluate.events.one import event_figure, event_table, play_event, ways_of
     from noonward.evaluate.events.play import Case, playable, starts_of
     from noonward.evaluate.events.words import event_words, missing, site_table, told_for_events
     from noonward.evaluate.metrics import to_json
@@ -115,7 +115,11 @@ def event(
             f"{environment.window_s / HOUR_S:g} h; give an earlier --start-h, after the first five minutes"
         )
     begin_s = INTERVAL_S * round(start_s / INTERVAL_S)
-    played = play_event(scenario, policy, case, begin_s, seed=seed, site=site, controls=controls, moves=moves)
+    ways = ways_of(controls=controls, moves=moves)
+    with progress_bar(len(ways), "event", results=out) as step:
+        played = play_event(
+            scenario, policy, case, begin_s, seed=seed, site=site, controls=controls, moves=moves, progress=step
+        )
     findings = event_words(played, drawn=start_h is None)
     place = out / f"event-{scenario.name}-seed{seed}" / "report.html"
     report = write_tables(

@@ -137,7 +137,7 @@ def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Envi
             pue=pue,
             withheld=withheld_gpus(scenario.fleet, start),
             solar=solar_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
-            plants=plants_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
+            plants=plants_by_hour(scenario.fleet, signals, start, _hours(scenario, jobs)),
             water=water_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
             system_load=system_load_by_hour(scenario.fleet, start, _hours(scenario, jobs)),
             forecast_h=forecast_h,

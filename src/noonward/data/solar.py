@@ -20,7 +20,8 @@ from noonward.data.text_table import TextTable, read_text_file
 from noonward.errors import DataError, SignalRangeError
 from noonward.model.cluster.devices import SolarFile
 from noonward.model.cluster.fleet import Fleet
-from noonward.model.cluster.solar import SolarByHour
+from noonward.model.cluster.solar import PlantsByHour, SolarByHour
+from noonward.model.signals import PRICE_NAME, Signals
 from noonward.units import HOUR_S
 
 HOT_LOSS: Final = 0.0047
@@ -55,9 +56,20 @@ def solar_by_hour(fleet: Fleet, start: datetime, hours: int) -> SolarByHour | No
     return by_hour(fleet, [None if each is None else each.profile for each in cells], "solar cells", start, hours)
 
 
-def plants_by_hour(fleet: Fleet, start: datetime, hours: int) -> SolarByHour | None:
-    """Returns the output of the plants that sites have contracts for; None where no site has one."""
-    return by_hour(fleet, [None if site.ppa is None else site.ppa.profile for site in fleet.sites], "ppa", start, hours)
+def plants_by_hour(fleet: Fleet, signals: Signals | None, start: datetime, hours: int) -> SolarByHour | None:
+    """Returns the output of the plants that sites have contracts for; None where no site has one.
+
+    Where contracts are physical it holds the prices of their zones, too; errors as ``by_hour``.
+    """
+    contracts = [site.ppa for site in fleet.sites]
+    found = by_hour(fleet, [None if each is None else each.profile for each in contracts], "ppa", start, hours)
+    physical = [s for s, each in enumerate(contracts) if each is not None and each.kind == "physical"]
+    if found is None or not physical or signals is None:
+        return found
+    window, resale_SH = signals.window(start, hours), np.full((len(contracts), hours), np.nan)
+    for s in physical:
+        resale_SH[s] = window.by_part(PRICE_NAME, fleet.sites[s].zone, 1)
+    return PlantsByHour(share_SH=found.share_SH, resale_usd_per_mwh_SH=resale_SH)
 
 
 def by_hour(

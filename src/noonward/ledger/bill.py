@@ -49,13 +49,16 @@ class MeteredSite:
     plant: tuple[Ppa, F8] | None = None
     zone_price_N: F8 = field(default_factory=lambda: np.zeros(0))
 
-    @property
-    def ppa_usd(self) -> float:
-        """What its contract costs, USD; 0 without one."""
+    def ppa_usd(self, kw_N: F8) -> float:
+        """Returns what its contract costs, USD; 0 without one.
+
+        Args:
+            kw_N: Mean power drawn by interval of its calendar, kW.
+        """
         if self.plant is None:
             return 0.0
         ppa, share_N = self.plant
-        return ppa.settle(share_N, self.zone_price_N, self.calendar.step_h)
+        return ppa.settle(share_N, kw_N, self.price_N, self.zone_price_N, self.calendar.step_h)
 
     @property
     def contract_kw(self) -> float:
@@ -76,14 +79,15 @@ def metered_site(environment: Environment, s: int) -> MeteredSite | None:
     step_s = step_of(environment, meter)
     behind, price_N = fleet.sites[s].behind_meter or BehindMeter(), energy_price(environment, s, step_s)
     export_price_N = _export_price(environment, s, step_s, behind.export)
-    if (export_price_N > price_N + 1e-9).any():
-        n = int((export_price_N > price_N + 1e-9).argmax())
+    solar, plants, ppa = environment.solar, environment.plants, fleet.sites[s].ppa
+    plant, zone_price_N = None, zone_price(environment, s, step_s)
+    least_N = price_N if ppa is None else price_N - ppa.saved_usd_per_mwh(price_N, zone_price_N)
+    if (export_price_N > least_N + 1e-9).any():
+        n = int((export_price_N > least_N + 1e-9).argmax())
         raise ScenarioError(
             f"site {fleet.sites[s].name!r} is paid {export_price_N[n]:g} USD/MWh for exports while energy costs "
-            f"{price_N[n]:g}: it would buy and sell at once; give an export price that is never above that of energy"
+            f"{least_N[n]:g}: it would buy and sell at once; give an export price that is never above that of energy"
         )
-    solar, plants, ppa = environment.solar, environment.plants, fleet.sites[s].ppa
-    plant = None
     if ppa is not None and plants is not None:
         plant = ppa, np.repeat(plants.share_SH[s, : environment.hours], round(HOUR_S / step_s))
     return MeteredSite(
@@ -98,7 +102,7 @@ def metered_site(environment: Environment, s: int) -> MeteredSite | None:
         export_price_N=export_price_N,
         events=tuple(each.event for each in environment.events if each.site == fleet.sites[s].name),
         plant=plant,
-        zone_price_N=zone_price(environment, s, step_s),
+        zone_price_N=zone_price_N,
     )
 
 
@@ -219,5 +223,5 @@ def books_of(environment: Environment, s: int, site: MeteredSite, kw_N: F8) -> C
         (ppa.kw * share_N).reshape(-1, parts),
         site.calendar.step_h,
         (intensity(CARBON_NAME), intensity(RESIDUAL_NAME, CARBON_NAME), intensity(MARGINAL_NAME)),
-        site.ppa_usd,
+        site.ppa_usd(kw_N),
     )

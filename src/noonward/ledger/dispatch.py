@@ -65,7 +65,7 @@ def add_site(program: Program, site: MeteredSite, most_kw: float) -> SiteColumns
     site.meter.convex(program, grid_N, calendar.start, calendar.step_s)
     if site.plant is not None:
         ppa, share_N = site.plant
-        program.constant += ppa.convex(share_N, site.zone_price_N, hours)
+        ppa.convex(program, grid_N, share_N, site.price_N, site.zone_price_N, hours)
     battery_kw = 0.0 if behind.battery is None else behind.battery.kw
     for event in site.events:
         event.add_to(program, grid_N, calendar.step_s, site.meter.interval_s, most_kw + battery_kw)

@@ -9,6 +9,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from noonward.data.scenarios.load import explained, load_scenario
+from noonward.data.vtn import require_https
 from noonward.errors import ScenarioError, nearest
 from noonward.live.demand.settings import EventSettings, MeterFeed, check_demand
 from noonward.live.executors.identity import PLACE
@@ -231,6 +232,30 @@ OWN_MACHINE = ("local", "model")
 """Executors that reach no cluster."""
 
 
+class WebhookConfig(Spec):
+    """An address that is told which jobs have ended."""
+
+    url: str = Field(pattern=URL)
+    """Address that a JSON object is posted to."""
+    states: tuple[Literal["done", "failed", "cancelled", "overdue", "lost"], ...] = Field(
+        default=("failed", "overdue", "lost"), min_length=1
+    )
+    """Ends that are told."""
+    token_file: Path | None = None
+    """File with a token alone, which is sent as ``Authorization: Bearer``; with HTTPS, or on this machine, alone."""
+
+    @model_validator(mode="after")
+    def _token_stays_secret(self) -> Self:
+        if self.token_file is not None:
+            try:
+                require_https(self.url)
+            except ScenarioError as error:
+                raise ValueError(
+                    f"a token is sent over HTTPS alone: {self.url}; give another url or no token_file"
+                ) from error
+        return self
+
+
 class LiveConfig(Spec):
     """What a service runs: sites and their executors, policy, address and folder."""
 
@@ -254,6 +279,8 @@ class LiveConfig(Spec):
     """Where the power of sites is measured; of the others, what the service's books say is taken."""
     events: EventSettings | None = None
     """Where grid events come from; ``{}``: from operators alone. None: there are none."""
+    webhook: WebhookConfig | None = None
+    """What is told which jobs have ended; none: nothing is. In shadow nothing is told."""
     host: str = "127.0.0.1"
     """Address to listen at; another than the machine's own needs tokens."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8470

@@ -39,6 +39,7 @@ from noonward.live.store.retention import retire
 from noonward.live.store.set_back import set_back
 from noonward.live.store.store import Store
 from noonward.live.turns import in_turns
+from noonward.live.webhook import Webhook
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import Arrival
 from noonward.live.world.world import World
@@ -126,6 +127,9 @@ class Controller:
         self.event_reports = (
             EventReports(events, store, setup.scenario.fleet, self.modelled) if events and events.reports else None
         )
+        shadow = any(isinstance(executor, ShadowExecutor) for executor in setup.executors)
+        webhook = None if shadow else setup.config.webhook
+        self.webhook = Webhook(webhook, store, self.service.name, self.time_of) if webhook else None
         self.meters = self._metering()
         self.teller = self._telling()
         self.world, self.books = self._opened(self.policy)
@@ -433,6 +437,8 @@ class Controller:
             self._loop("grid events", self.look_for_events, looks_s, threading.Event())
         if self.event_reports is not None:
             self._loop("reports of grid events", self.event_reports.step, MINUTE_S / speed, threading.Event())
+        if self.webhook is not None:
+            self._loop("webhook", self.webhook.step, poll_s, threading.Event())
         if self.meters.of:
             self._loop("meters", self.measure, poll_s, threading.Event())
         self._loop("retention", self.retain, HOUR_S / speed, threading.Event())

@@ -8,16 +8,18 @@ the load of now. Its counterpart after the fact, with foresight, is ``ledger.dis
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from noonward.arrays import F8, I8, Bools
 from noonward.decision.brief import Brief
 from noonward.forecasts.system_peaks import peak_chances
+from noonward.model.cluster.books import Ppa
 from noonward.model.cluster.devices import Battery, BehindMeter
 from noonward.model.cluster.program import Program
 from noonward.model.cluster.site_prices import calendar_of
+from noonward.model.cluster.solar import PlantsByHour
 from noonward.units import DAY_H, HOUR_S
 
 SPREAD_H: Final = 2.0
@@ -53,18 +55,36 @@ def peak_shares(kw_H: F8, floor_kw: float, spread_kwh: float) -> F8:
     return np.asarray(np.maximum(0.0, kw_H - level) / spread_kwh)
 
 
+class Plant(NamedTuple):
+    """What is expected of the plant of a physical contract over some hours.
+
+    Attributes:
+        ppa: The contract.
+        share_H: Its output, share of the rated power.
+        price_H: Price of energy at the site, USD/MWh.
+        resale_H: Price in the zone, USD/MWh.
+    """
+
+    ppa: Ppa
+    share_H: F8
+    price_H: F8
+    resale_H: F8
+
+
 class PowerPrices:
     """What the next kWh costs at the sites of a run with tariffs, by hour and load.
 
     Policies that weigh energy add it to the price they forecast. It holds what an hour's load decides: whether it sets
     a month's peak, how likely the whole system peaks (``forecasts.system_peaks``, where the site's meter names a file
-    of its load), whether the sun serves it, whether it breaks an announced event, and over the next two days what a
-    battery makes of it: the dual of the least bill at the expected load, prices and sun, from a battery at the energy
-    that it starts a run with. The power of an hour is its mean, and of blocks of energy the first counts.
+    of its load), whether the sun or a plant under a physical contract serves it, whether it breaks an announced event,
+    and over the next two days what a battery makes of it: the dual of the least bill at the expected load, prices and
+    sun, from a battery at the energy that it starts a run with. The power of an hour is its mean, and of blocks of
+    energy the first counts.
 
     Args:
         brief: Brief of a run with tariffs and a window.
-        foresight: Whether the sun of hours to come is known; else it is that of the same hour of the last day.
+        foresight: Whether sun, plants and their zones' prices in hours to come are known; else they are those of the
+            same hour of the last day.
     """
 
     def __init__(self, brief: Brief, *, foresight: bool) -> None:
@@ -88,10 +108,23 @@ class PowerPrices:
         solar, cells = self._brief.solar, self._behind[s].solar
         if solar is None or cells is None:
             return np.zeros(hours)
+        return cells.kw * self._expected(solar.share_SH[s], hour, hours)
+
+    def _expected(self, value_H: F8, hour: int, hours: int) -> F8:
+        """Returns what a quantity is expected to be from an hour of the run on; 0 where nothing is known of it."""
         lead_H = np.arange(hours)
         at_H = hour + lead_H - (0 if self._foresight else DAY_H * -(-lead_H // DAY_H))
-        known_H = (at_H >= 0) & (at_H < solar.share_SH.shape[1])
-        return np.asarray(np.where(known_H, cells.kw * solar.share_SH[s, np.where(known_H, at_H, 0)], 0.0))
+        known_H = (at_H >= 0) & (at_H < len(value_H))
+        return np.asarray(np.where(known_H, value_H[np.where(known_H, at_H, 0)], 0.0))
+
+    def _plant(self, s: int, hour: int, price_H: F8) -> Plant | None:
+        """Returns what is expected of the plant of a physical contract; None without one."""
+        plants, ppa = self._brief.plants, self._brief.fleet.sites[s].ppa
+        if ppa is None or not isinstance(plants, PlantsByHour):
+            return None
+        of_site = (plants.share_SH[s], plants.resale_usd_per_mwh_SH[s])
+        share_H, resale_H = (self._expected(each, hour, len(price_H)) for each in of_site)
+        return Plant(ppa, share_H, price_H, resale_H)
 
     def marginal_price(self, s: int, hour: int, kw_H: F8, price_H: F8, drawn_kw_H: F8, most_kw: float) -> F8:
         """Returns what the next kWh costs a site in the hours from one of the run on, USD/MWh.
@@ -107,10 +140,14 @@ class PowerPrices:
         hours = len(kw_H)
         solar_H = self.solar_kw(s, hour, hours)
         grid_H = np.maximum(0.0, kw_H - solar_H)
-        export_H = np.broadcast_to(self._export_usd_per_mwh(s, price_H), price_H.shape)
+        plant, least_H, energy_H = self._plant(s, hour, price_H), price_H, price_H
+        if plant is not None:
+            least_H = price_H - plant.ppa.saved_usd_per_mwh(price_H, plant.resale_H)
+            energy_H = np.where(grid_H < plant.ppa.kw * plant.share_H, least_H, price_H)
+        export_H = np.broadcast_to(self._export_usd_per_mwh(s, least_H), price_H.shape)
         coincident_H = self._coincident_usd_per_kwh(s, hour, hours)
         peaks = self._peaks(s, hour, hours, drawn_kw_H)
-        priced_H = np.where(grid_H > 0.0, price_H + KW_PER_MW * coincident_H, export_H)
+        priced_H = np.where(grid_H > 0.0, energy_H + KW_PER_MW * coincident_H, export_H)
         peak_H = np.zeros(hours)
         for at_H, rate, floor_kw in peaks:
             peak_H[at_H] += rate * peak_shares(grid_H[at_H], floor_kw, SPREAD_H * most_kw)
@@ -120,7 +157,7 @@ class PowerPrices:
             near = slice(0, min(hours, BATTERY_H))
             priced_H[near] = self._with_battery(
                 s, battery, kw_H[near], price_H[near] / KW_PER_MW + coincident_H[near], solar_H[near],
-                export_H[near] / KW_PER_MW, peaks,
+                export_H[near] / KW_PER_MW, peaks, plant,
             )  # fmt: skip
         return np.asarray(priced_H + KW_PER_MW * self._events_usd_per_kwh(s, hour, grid_H, most_kw))
 
@@ -133,10 +170,14 @@ class PowerPrices:
         solar_H: F8,
         export_usd_per_kwh_H: F8,
         peaks: list[tuple[I8, float, float]],
+        plant: Plant | None,
     ) -> F8:
         """Returns what the next kWh of load costs where a battery is, USD/MWh: the dual of the least bill's balance."""
         program, count, export = Program(), len(kw_H), self._behind[s].export
         grid_H = program.columns(count, usd_per_kwh_H)
+        if plant is not None:
+            share_H, price_H, resale_H = (each[:count] for each in (plant.share_H, plant.price_H, plant.resale_H))
+            plant.ppa.convex(program, grid_H, share_H, price_H, resale_H, 1.0)
         charge_H, discharge_H = battery.convex(program, count, 1.0)
         sun_H = program.columns(count, upper=solar_H)
         sold_H = program.columns(count, -export_usd_per_kwh_H, upper=0.0 if export is None else export.allowed_kw)

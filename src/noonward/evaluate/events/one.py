@@ -19,6 +19,8 @@ from noonward.evaluate.metrics import Metric
 from noonward.evaluate.report.figure_style import DASHES, INK, PALE, POLICY_COLORS, lay_out
 from noonward.evaluate.table import UNDEFINED, Figure, TextTable
 from noonward.model.cluster.scenario import Scenario
+from noonward.notices import tell
+from noonward.runtime.executor import Progress
 from noonward.schedule.cluster.event_orders import Order
 from noonward.schedule.cluster.event_response import LEVERS, Lever
 from noonward.units import HOUR_S
@@ -116,6 +118,16 @@ class OneEvent:
         ]
 
 
+def ways_of(*, controls: bool, moves: bool) -> dict[str, Means]:
+    """Returns the sets of levers that are compared, by name.
+
+    Args:
+        controls: Whether ``CONTROLS`` are among them.
+        moves: Whether ``MOVES`` are.
+    """
+    return WAYS | (MOVES if moves else {}) | (CONTROLS if controls else {})
+
+
 def play_event(
     scenario: Scenario,
     policy: str | None,
@@ -127,6 +139,7 @@ def play_event(
     site: str | None = None,
     controls: bool = False,
     moves: bool = False,
+    progress: Progress | None = None,
 ) -> OneEvent:
     """Plays one event on a fleet, under every set of levers.
 
@@ -140,6 +153,7 @@ def play_event(
         site: Site that is asked; None: all are, each for the same share of its power.
         controls: Whether ``CONTROLS`` are played, too.
         moves: Whether ``MOVES`` are played, too.
+        progress: Called after each run with the name of what was done in it.
 
     Raises:
         ScenarioError: The scenario cannot have events, has no such site, or jobs have nowhere to go with ``moves``.
@@ -147,11 +161,13 @@ def play_event(
     if moves:
         _require_moves(scenario, site)
     chosen = policy_of(scenario, policy)
-    played, kw_SN = {}, {}
-    ways = WAYS | (MOVES if moves else {}) | (CONTROLS if controls else {})
+    played, kw_SN, ways = {}, {}, ways_of(controls=controls, moves=moves)
     for way, (_, levers, order) in ways.items():
+        tell("progress", way)
         spec = PlayedRun(scenario, index, seed, chosen, case, (start_s,), levers, order, site)
         played[way], ride, kw_SN[way] = spec.play()
+        if progress is not None:
+            progress(way)
     return OneEvent(
         scenario=scenario.name,
         goal=scenario.goal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from noonward.evaluate.table import UNDEFINED, TextTable
 from noonward.model.cluster.knowledge import RunTimeKnowledge
 from noonward.model.cluster.scenario import JobTable, Scenario
 from noonward.units import HOUR_S
+
+TOLERANCE: Final = 1e-6
+"""Share of what is asked by which what jobs draw may be below it: rounding."""
 
 
 def told_for_events(scenario: Scenario) -> tuple[Scenario, list[str]]:
@@ -88,7 +92,26 @@ def event_words(found: OneEvent, drawn: bool) -> list[str]:
         f"{_kw(float(asked_S.sum()))} less. With all levers the fleet gives {_kw(float(given_S.sum()))} "
         f"({share:.0%}) for {shown_hours(found.case.hours)}; {max(0.0, each.lost_gpu_hours):,.0f} GPU-hours of work "
         f"are put off, and {late}.",
+        *_short_words(found, asked_S),
         *_ways_words(found),
+    ]
+
+
+def _short_words(found: OneEvent, asked_S: F8) -> list[str]:
+    """Returns which sites could not give what is asked if all their jobs stopped, in sentences."""
+    environment, power = found.ride.environment, found.ride.outcome.power
+    begin_s, end_s = found.start_s, found.start_s + found.case.hours * HOUR_S
+    tables = environment.fleet.tables(1)
+    above_w_K = power.watts_K - (tables.free_w_S * tables.pue_S)[power.site_K] * power.gpus_K
+    inside_s_K = np.clip(power.to_s_K, begin_s, end_s) - np.clip(power.from_s_K, begin_s, end_s)
+    above_kw_S = np.bincount(power.site_K, above_w_K * inside_s_K, len(asked_S)) / (end_s - begin_s) / 1000
+    ran_S = np.bincount(power.site_K[inside_s_K > 0], minlength=len(asked_S)) > 0
+    return [
+        f"At {environment.sites[s]} the jobs draw only {_kw(above_kw_S[s])} more than free GPUs, less than the "
+        f"{_kw(asked_S[s])} asked."
+        if ran_S[s]
+        else f"At {environment.sites[s]} no job runs during the event, so nothing can be cut there."
+        for s in np.flatnonzero(above_kw_S < asked_S * (1 - TOLERANCE)).tolist()
     ]
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from noonward.arrays import F8
+from noonward.arrays import F8, I8
 from noonward.model.cluster.devices import SolarFile
-from noonward.model.spec import LARGEST, Spec
+from noonward.model.cluster.program import Program
+from noonward.model.spec import LARGEST, Spec, without_defaults
 
 RESIDUAL_NAME: Final = "residual_carbon_g_per_kwh"
 """Signal: carbon intensity of what is left of a zone's generation once contracts are taken out."""
@@ -23,9 +24,12 @@ G_PER_KG: Final = 1000.0
 class Ppa(Spec):
     """A power purchase agreement: the output of a plant in the site's zone, at a price agreed on.
 
-    It is settled as a contract for differences: the site pays the agreed price and is paid the zone's for every MWh of
-    the plant. A physical contract whose surplus is sold at the zone's price costs the same. The plant's output is
-    given, so the contract changes no dispatch and no policy.
+    A virtual one is a contract for differences: the site pays the agreed price and is paid the zone's for every MWh of
+    the plant. The plant's output is given, so it changes no dispatch and no policy. Under a physical one the site may
+    also take energy of the plant as it is produced, up to what its meter reads: it is not paid the zone's price for
+    that, and pays what delivery costs in place of the whole price of energy. It takes what saves by that; where the
+    price of energy is the zone's, nothing does, and both kinds cost the same. Demand charges and blocks count all that
+    the meter reads.
     """
 
     kw: Annotated[float, Field(gt=0, le=LARGEST)]
@@ -34,6 +38,23 @@ class Ppa(Spec):
     """Its output by the hour, as that of solar cells is stated, or the path of the file."""
     usd_per_mwh: Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
     """Price agreed on, USD/MWh."""
+    kind: Literal["virtual", "physical"] = "virtual"
+    """Whether it is settled in money alone, or the site may take the plant's energy."""
+    delivery_usd_per_mwh: Annotated[float, Field(ge=0, le=LARGEST)] = 0.0
+    """What the delivery of energy taken costs, USD/MWh: grid fees and taxes; with ``physical`` alone."""
+
+    @model_validator(mode="after")
+    def _delivered(self) -> Self:
+        if self.delivery_usd_per_mwh and self.kind == "virtual":
+            raise ValueError(
+                "delivery_usd_per_mwh is stated for a virtual contract, which delivers nothing; leave it out, or state "
+                "kind: physical"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_defaults(self, write, "kind", "delivery_usd_per_mwh")
 
     @field_validator("profile", mode="before")
     @classmethod
@@ -44,19 +65,49 @@ class Ppa(Spec):
         """Returns the plant's output, kW."""
         return self.kw * share
 
-    def settle(self, share_N: F8, price_N: F8, hours: float) -> float:
-        """Returns what the contract costs, USD; below 0 where it earns.
+    def saved_usd_per_mwh(self, price_N: F8, zone_price_N: F8) -> F8:
+        """Returns what taking a MWh of the plant saves, USD/MWh; 0 where nothing is taken.
+
+        Args:
+            price_N: Price of energy at the site, USD/MWh.
+            zone_price_N: Price in the zone, which energy that is not taken is sold at, USD/MWh.
+        """
+        if self.kind == "virtual":
+            return np.zeros(len(price_N))
+        return np.asarray(np.maximum(0.0, price_N - self.delivery_usd_per_mwh - zone_price_N))
+
+    def settle(self, share_N: F8, grid_kw_N: F8, price_N: F8, zone_price_N: F8, hours: float) -> float:
+        """Returns what the contract costs, USD, beside the bill for all energy drawn; below 0 where it earns.
 
         Args:
             share_N: Output by interval, share of the rated power.
-            price_N: Price in the zone, USD/MWh.
+            grid_kw_N: Power drawn, kW.
+            price_N: Price of energy at the site, USD/MWh.
+            zone_price_N: Price in the zone, USD/MWh.
             hours: Length of an interval, h.
         """
-        return float((self.kw * share_N * (self.usd_per_mwh - price_N)).sum() * hours / 1000.0)
+        made_kw_N = self.kw * share_N
+        sold_usd = (made_kw_N * (self.usd_per_mwh - zone_price_N)).sum()
+        saved_usd = (np.minimum(grid_kw_N, made_kw_N) * self.saved_usd_per_mwh(price_N, zone_price_N)).sum()
+        return float((sold_usd - saved_usd) * hours / 1000.0)
 
-    def convex(self, share_N: F8, price_N: F8, hours: float) -> float:
-        """Returns its cost in a program, USD: a constant, what it settles to."""
-        return self.settle(share_N, price_N, hours)
+    def convex(self, program: Program, grid_N: I8, share_N: F8, price_N: F8, zone_price_N: F8, hours: float) -> None:
+        """Adds the contract to a program: a constant, and what is taken, at most the output and the power drawn.
+
+        Args:
+            program: Program.
+            grid_N: Columns of the power drawn, whose cost is the price of energy.
+            share_N: Output by interval, share of the rated power.
+            price_N: Price of energy at the site, USD/MWh.
+            zone_price_N: Price in the zone, USD/MWh.
+            hours: Length of an interval, h.
+        """
+        program.constant += self.settle(share_N, np.zeros(len(share_N)), price_N, zone_price_N, hours)
+        saved_N = self.saved_usd_per_mwh(price_N, zone_price_N)
+        at_N = np.flatnonzero(saved_N > 0.0)
+        if len(at_N):
+            taken_X = program.columns(len(at_N), -saved_N[at_N] * hours / 1000.0, upper=self.kw * share_N[at_N])
+            program.rows(len(at_N), [(grid_N[at_N], 1.0), (taken_X, -1.0)], lower=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

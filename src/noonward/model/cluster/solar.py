@@ -16,3 +16,15 @@ class SolarByHour:
     """
 
     share_SH: F8
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantsByHour(SolarByHour):
+    """Output of plants of which some are under physical contracts.
+
+    Attributes:
+        resale_usd_per_mwh_SH: Price in the zone, at which energy that is not taken is sold, USD/MWh; NaN at sites
+            without a physical contract.
+    """
+
+    resale_usd_per_mwh_SH: F8

@@ -1,10 +1,16 @@
 """Decisions that are written in parts: whole whatever happens between two of them."""
 
+import gc
+import itertools
+import queue
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from noonward.engine.run import run
-from noonward.live import books, decided
+from noonward.live import books, decided, turns
+from noonward.live.journal import replay_journal
 from noonward.live.operator import cancel_job
 from noonward.live.requests import JobRequest
 from noonward.live.store.database import StoreError
@@ -91,7 +97,7 @@ def test_parts_that_cannot_be_written_are_written_once_by_the_next_decision(live
     for _ in range(2):
         with pytest.raises(StoreError):
             live.controller.decide()
-        assert len(left(live)) == 7, "3 parts of events, 3 of decisions, 3 of jobs; two are written"
+        assert len(left(live)) == 8, "3 parts of events, 3 of decisions, 3 of jobs; one is written"
         live.set_time(live.clock.seconds + 60.0)
     live.controller.decide()
     assert left(live) == []
@@ -132,3 +138,120 @@ def test_what_names_a_site_is_named_before_it_is_kept(live, monkeypatch):
     live.controller.decide()
     assert [part.jobs[0][2] for part in kept if part.jobs] == ["north", "north"]
     assert [part.decisions[0][6] for part in kept if part.decisions] == ["north", "north"]
+
+
+@pytest.fixture
+def rests(live, monkeypatch):
+    """What is done at each rest of a long computation; every turn is over at once."""
+    done = []
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__, sleep=lambda _: [one() for one in done])
+    monkeypatch.setattr(turns, "time", clock)
+    return done
+
+
+def test_jobs_are_submitted_between_the_questions_of_one_decision(live, rests):
+    live.submit(*[JOB] * 5)
+    live.set_time(90.0)  # what comes now is of the next slot
+    world, asked = live.controller.world, []
+
+    def submit():
+        asked.append(world.asks)
+        live.submit(JOB)
+
+    rests.append(submit)
+    with turns.in_turns():
+        live.controller.decide()
+    assert set(asked) >= set(range(5)), "it rests before each question"
+    rows = live.store.read("SELECT id, state FROM jobs ORDER BY id")
+    assert [row["state"] for row in rows] == ["starting"] * 5 + ["submitted"] * len(asked)
+
+
+def test_jobs_are_submitted_while_new_ones_are_read_and_parts_are_kept(live, rests, monkeypatch):
+    monkeypatch.setattr(decided, "PART", 1)
+    live.submit(*[JOB] * 3)
+    live.set_time(90.0)  # what comes now is of the next slot
+    at, ids = [], []
+
+    def submit():
+        at.append((live.controller.world.serial, len(left(live))))
+        ids.extend(live.submit(JOB))
+
+    rests.append(submit)
+    with turns.in_turns():
+        live.controller.decide()
+    assert (0, 0) in at, "while jobs are read"
+    assert {(3, n) for n in range(9)} <= set(at), "between parts, as they are kept and as they are written"
+    assert set(counts(live)[1]["outbox"]) == {1, 2, 3}
+    assert ids == list(range(4, 4 + len(at)))
+
+
+def test_a_thread_that_does_not_work_in_turns_never_rests(live, rests):
+    rests.append(lambda: pytest.fail("it rests"))
+    live.submit(JOB)
+    live.set_time(60.0)
+    live.controller.decide()
+
+
+def test_the_loop_that_decides_works_in_turns(live, monkeypatch):
+    seen = queue.SimpleQueue()
+    monkeypatch.setattr(live.controller, "decide", lambda: seen.put(gc.get_threshold()))
+    usual = gc.get_threshold()
+    live.controller.run()
+    try:
+        assert seen.get(timeout=60.0)[2] > usual[2], "garbage collection passes over old objects meanwhile"
+    finally:
+        live.controller.stop()
+    assert gc.get_threshold() == usual
+
+
+def test_a_decision_whose_last_part_was_not_kept_is_made_anew(live, monkeypatch):
+    monkeypatch.setattr(decided, "PART", 1)
+    keep = books.keep_parts
+
+    def killed(store, parts):
+        keep(store, itertools.islice(parts, 4))
+        raise KilledError
+
+    monkeypatch.setattr(books, "keep_parts", killed)
+    live.submit(*[JOB] * 3)
+    live.set_time(60.0)
+    with pytest.raises(KilledError):
+        live.controller.decide()
+    assert len(left(live)) == 4
+    monkeypatch.setattr(books, "keep_parts", keep)
+    live.restart()
+    assert left(live) == []
+    assert {row["state"] for row in live.store.read("SELECT state FROM jobs")} == {"submitted"}
+    live.set_time(120.0)
+    live.controller.decide()
+    assert counts(live)[1] == {"outbox": dict.fromkeys(range(1, 4), 1), "starts": dict.fromkeys(range(1, 4), 1)}
+
+
+def test_parts_that_could_not_all_be_kept_are_kept_anew(live, monkeypatch):
+    monkeypatch.setattr(decided, "PART", 1)
+    keep = books.keep_parts
+
+    def failing(store, parts):
+        keep(store, itertools.islice(parts, 4))
+        monkeypatch.setattr(books, "keep_parts", keep)
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(books, "keep_parts", failing)
+    live.submit(*[JOB] * 3)
+    live.set_time(60.0)
+    with pytest.raises(StoreError):
+        live.controller.decide()
+    live.set_time(120.0)
+    live.controller.decide()
+    assert left(live) == []
+    assert counts(live)[1] == {"outbox": dict.fromkeys(range(1, 4), 1), "starts": dict.fromkeys(range(1, 4), 1)}
+
+
+def test_a_journal_of_many_entries_is_replayed(live, monkeypatch):
+    monkeypatch.setattr(books, "ENTRY", 2)
+    monkeypatch.setattr(books, "PAGE", 2)
+    live.submit(*[JOB] * 5)
+    live.set_time(60.0)
+    live.controller.decide()
+    assert live.store.read("SELECT count(*) AS n FROM journal")[0]["n"] > 2
+    assert replay_journal(live.controller.setup, live.store).same

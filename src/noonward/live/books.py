@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.live.decided import OF_SEAT, Decided, finish_parts, keep_parts, write_part
+from noonward.live.decided import LAST, OF_SEAT, Decided, finish_parts, in_parts, keep_parts, kept_part, write_part
 from noonward.live.names import Names
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.running_jobs import is_dark, tell_again
@@ -20,14 +21,25 @@ from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import as_json
 from noonward.live.store.store import Store
 from noonward.live.tenants import past_spending, past_use
+from noonward.live.turns import give_way
 from noonward.live.world.seats import OVERDUE, STARTING, SUSPENDED, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S
 
 OPENED: Final = "opened"
 """What a journal says where books are opened; an ``Opening`` follows, from which a replay can begin."""
+ENTRY: Final = 1000
+"""Most of what books are told that is in one entry of the journal."""
 SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
+
+
+PAGE: Final = 250
+"""Rows of new jobs that are read at once."""
+_NEW: Final = """
+SELECT * FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? AND (arrival_s, id) > (?, ?)
+ORDER BY arrival_s, id LIMIT ?
+"""
 
 
 def new_arrivals(
@@ -41,12 +53,16 @@ def new_arrivals(
         until_s: The time, s.
         teller: Who says what the scheduler is told of their work; None: it is told what was stated.
     """
-    rows = store.read(
-        "SELECT * FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? ORDER BY arrival_s, id",
-        until_s,
-    )
-    arrivals = [names.arrival(row) for row in rows]
-    return arrivals if teller is None else teller.tell(rows, arrivals)
+    found: list[Arrival] = []
+    last = -math.inf, 0
+    while rows := store.read(_NEW, until_s, *last, PAGE):
+        arrivals = []
+        for row in rows:
+            give_way()
+            arrivals.append(names.arrival(row))
+        found += arrivals if teller is None else teller.tell(rows, arrivals)
+        last = rows[-1]["arrival_s"], rows[-1]["id"]
+    return found
 
 
 class Opening(msgspec.Struct, array_like=True):
@@ -94,7 +110,7 @@ class Books:
         self._journal: list[list[Any]] = []
         self._opened_s = 0.0
         self._begun: set[int] = set()
-        self._left: dict[str, Decided] = {}
+        self._left: list[str] = []
         self._ready: set[int] = set()
         world.journal = self._journal
 
@@ -120,26 +136,33 @@ class Books:
         state = self._changed_state() if asks != self._saved_asks else {}
         limits = {} if curves is None else curves.changes(int(self.world.now_s // HOUR_S))
         stored = len(self._journal)
+        entries = list(self._entries(stored))
         ready = {seat.site for seat in seats if seat.state == STARTING and seat.freed_s is None}
         ready |= {seat.site for seat in seats if seat.serial in self._begun and seat.freed_s is None}
-        first, *others = self._decided(seats, decisions, notes).parts()
+        *others, last = in_parts(seats, decisions, notes)
 
-        def change(connection: Connection, now_s: float) -> tuple[dict[str, Decided], list[Seat]]:
-            self._store_journal(connection, self._journal[:stored])
-            left = keep_parts(self.store, connection, others)
-            missed = first.store(connection)
+        def change(connection: Connection, now_s: float) -> list[Seat]:
+            self._store_journal(connection, entries)
+            missed = []
+            if others:
+                self.store.keep(connection, {LAST: msgspec.msgpack.encode(closing)})
+            else:
+                missed = closing.store(connection)
             self._store_meta(connection, state)
             self._store_forecast(connection)
             self._store_curves(connection, limits, now_s)
-            return left, missed
+            return missed
 
         try:
-            self._left, missed = self.store.do(change)
+            names = keep_parts(self.store, (self._decided(*part) for part in others))
+            closing = self._decided(*last)
+            missed = self.store.do(change)
         except StoreError:
             self.world.keep_changes(seats, decisions, notes)
             raise
         self._begun |= {seat.serial for seat in seats if seat.state == STARTING}
         self._begun -= {seat.serial for seat in seats if seat.freed_s is not None or seat.state == OVERDUE}
+        self._left = [*names, LAST] if others else []
         self._saved_asks = asks
         self._saved_state |= state
         del self._journal[:stored]
@@ -152,9 +175,10 @@ class Books:
     def _finish(self) -> list[int]:
         """Writes the parts that are left of what was decided last; returns the sites that have jobs to hand over."""
         while self._left:
-            name = next(iter(self._left))
-            self._take_out(write_part(self.store, name, self._left[name]))
-            del self._left[name]
+            name = self._left[0]
+            self._take_out(write_part(self.store, name, kept_part(self.store, name)))
+            del self._left[0]
+            give_way()
         ready, self._ready = sorted(self._ready), set()
         return ready
 
@@ -181,7 +205,7 @@ class Books:
             [
                 (
                     one.at_s, one.job, one.attempt, one.serial, self.policy, self._site(one.asker) if by_site else None,
-                    self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, as_json(one.candidates),
+                    self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, one.candidates,
                 )
                 for one in decisions
             ],
@@ -202,20 +226,25 @@ class Books:
         connection.execute(f"DELETE FROM meta WHERE {STATES}")
         connection.execute("DELETE FROM curves WHERE hour >= ?", (int(now_s // HOUR_S),))
         self._store_meta(connection, self._changed_state())
-        self._store_journal(connection, self._journal)
+        self._store_journal(connection, list(self._entries(len(self._journal))))
 
-    def _store_journal(self, connection: Connection, told: Sequence[Any]) -> None:
+    def _entries(self, stored: int) -> Iterator[bytes]:
+        """Yields what the books were told as entries of the journal."""
+        for first in range(0, stored, ENTRY):
+            give_way()
+            yield msgspec.msgpack.encode(self._journal[first : min(first + ENTRY, stored)])
+
+    def _store_journal(self, connection: Connection, entries: Sequence[bytes]) -> None:
         """Stores what the books were told, so that it can be replayed; before the events that came of it."""
-        if not told:
-            return
         opened_s = after = None
-        if told[0][0] == OPENED:
+        if entries and self._journal[0][0] == OPENED:
             opened_s = self._opened_s
             after = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0]
-        connection.execute(
-            "INSERT INTO journal (opened_s, after_event, inputs) VALUES (?, ?, ?)",
-            (opened_s, after, msgspec.msgpack.encode(told)),
-        )
+        for entry in entries:
+            connection.execute(
+                "INSERT INTO journal (opened_s, after_event, inputs) VALUES (?, ?, ?)", (opened_s, after, entry)
+            )
+            opened_s = after = None
 
     def _store_meta(self, connection: Connection, state: Mapping[str, bytes]) -> None:
         world = self.world

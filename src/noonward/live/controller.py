@@ -38,6 +38,7 @@ from noonward.live.store.dependencies import let_arrive
 from noonward.live.store.retention import retire
 from noonward.live.store.set_back import set_back
 from noonward.live.store.store import Store
+from noonward.live.turns import in_turns
 from noonward.live.webhook import Webhook
 from noonward.live.world.hours import Hours
 from noonward.live.world.seats import Arrival
@@ -441,7 +442,7 @@ class Controller:
         if self.meters.of:
             self._loop("meters", self.measure, poll_s, threading.Event())
         self._loop("retention", self.retain, HOUR_S / speed, threading.Event())
-        self._loop("decide", self.decide, min(max(decide_s, 0.05), 5.0), self.decide_wake)
+        self._loop("decide", in_turns()(self.decide), min(max(decide_s, 0.05), 5.0), self.decide_wake)
 
     def _hand_over_step(self, s: int) -> Callable[[], None]:
         """Returns the step that hands a site's jobs over, whatever becomes of the cleaning up before it."""

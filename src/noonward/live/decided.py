@@ -1,23 +1,25 @@
 """What was decided, as rows of the store: written in one change, or in parts that other changes get between.
 
 A decision about many jobs takes seconds to write, and nothing else is written meanwhile. So more than ``PART`` rows
-are written in parts. The change that holds the journal and the scheduler's state writes the first part and keeps the
-others in the table ``meta``; each then has a change of its own, which also deletes it there. A decision is thus stored
-whole by its first change: after a crash ``finish_parts`` writes what is left of it, before anything reads the jobs.
+are written in parts. Each part is first kept in the table ``meta``, by a change of its own. The change that holds the
+journal and the scheduler's state keeps the last one, ``LAST``: from then on the decision is made. Then each part has
+another change, which writes it and deletes it there. After a crash ``finish_parts`` writes what is left of a decision,
+before anything reads the jobs, or forgets the parts of one that was not made.
 """
 
 from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from noonward.live.running_jobs import store_running
-from noonward.live.store.database import Connection
+from noonward.live.store.database import Change, Connection
 from noonward.live.store.store import Store
+from noonward.live.turns import give_way
 from noonward.live.world.seats import OVERDUE, Seat
 
 PART: Final = 250
@@ -27,8 +29,14 @@ OF_SEAT: Final = (
     "resumed_s", "finish_s", "running_place", "cap",
 )  # fmt: skip
 """Columns of the table ``jobs`` that a seat has under the same names."""
-_NAME: Final = "part."
+LAST: Final = "part.last"
+"""Name of the last part in the table ``meta``; it comes after all others."""
+_KEPT: Final = f"name >= 'part.' AND name <= '{LAST}'"
+_FORGET: Final = f"DELETE FROM meta WHERE {_KEPT}"
 T = TypeVar("T")
+J = TypeVar("J")
+D = TypeVar("D")
+E = TypeVar("E")
 _of_seat = operator.attrgetter(*OF_SEAT)
 _UPDATE: Final = f"""
 UPDATE jobs SET state = ?, ended_s = ?, token = ?, site = ?, told = ?, life = ?, {" = ?, ".join(OF_SEAT)} = ?
@@ -53,16 +61,6 @@ class Decided(msgspec.Struct, array_like=True):
     """Rows of the table ``decisions``."""
     events: list[tuple[float, int | None, str, str]] = []
     """Rows of the table ``events``."""
-
-    def parts(self) -> list[Decided]:
-        """Returns the same in parts, at least one; events and decisions come before the jobs that they are of."""
-        if max(len(self.jobs), len(self.decisions), len(self.events)) <= PART:
-            return [self]
-        return [
-            *(Decided(self.now_s, events=some) for some in _some(self.events)),
-            *(Decided(self.now_s, decisions=some) for some in _some(self.decisions)),
-            *(Decided(self.now_s, jobs=some) for some in _some(self.jobs)),
-        ]
 
     def store(self, connection: Connection) -> list[Seat]:
         """Writes the rows, within a change; returns the jobs that are no longer what the books think.
@@ -97,11 +95,47 @@ class Decided(msgspec.Struct, array_like=True):
         return missed
 
 
-def keep_parts(store: Store, connection: Connection, parts: Sequence[Decided]) -> dict[str, Decided]:
-    """Keeps parts that are to be written later, within a change; returns them by their names in the table ``meta``."""
-    named = {f"{_NAME}{number:06d}": part for number, part in enumerate(parts)}
-    store.keep(connection, {name: msgspec.msgpack.encode(part) for name, part in named.items()})
-    return named
+def in_parts(jobs: list[J], decisions: list[D], events: list[E]) -> list[tuple[list[J], list[D], list[E]]]:
+    """Returns what was decided in parts, at least one; events and decisions come before the jobs that they are of."""
+    if max(len(jobs), len(decisions), len(events)) <= PART:
+        return [(jobs, decisions, events)]
+    return [
+        *(([], [], some) for some in _some(events)),
+        *(([], some, []) for some in _some(decisions)),
+        *((some, [], []) for some in _some(jobs)),
+    ]
+
+
+def keep_parts(store: Store, parts: Iterable[Decided]) -> list[str]:
+    """Keeps all parts of a decision but the last, each by a change; returns their names in the table ``meta``.
+
+    Raises:
+        StoreError: The store cannot be written now; the decision is not made.
+    """
+    names: list[str] = []
+    for number, part in enumerate(parts):
+        name, content = f"part.{number:06d}", msgspec.msgpack.encode(part)
+        store.do(_keeping(store, name, content, first=not names))
+        names.append(name)
+        give_way()
+    return names
+
+
+def _keeping(store: Store, name: str, content: bytes, *, first: bool) -> Change[None]:
+    """Returns a change that keeps a part; the first one forgets those of a decision that was not made."""
+
+    def change(connection: Connection, now_s: float) -> None:
+        if first:
+            connection.execute(_FORGET)
+        store.keep(connection, {name: content})
+
+    return change
+
+
+def kept_part(store: Store, name: str) -> Decided:
+    """Returns a part that was kept."""
+    content: Any = store.value(name)
+    return msgspec.msgpack.decode(content, type=Decided)
 
 
 def write_part(store: Store, name: str, part: Decided) -> list[Seat]:
@@ -119,14 +153,17 @@ def write_part(store: Store, name: str, part: Decided) -> list[Seat]:
 
 
 def finish_parts(store: Store) -> None:
-    """Writes what a crash, or a store that could not be written, has left of a decision.
+    """Writes what a crash has left of a decision, or forgets the parts of one that was not made.
 
     Raises:
         StoreError: The store cannot be written now.
     """
-    for row in store.read(f"SELECT name, value FROM meta WHERE name LIKE '{_NAME}%' ORDER BY name"):
-        content: Any = store.database.unpacked(row["value"])
-        write_part(store, row["name"], msgspec.msgpack.decode(content, type=Decided))
+    names = [row["name"] for row in store.read(f"SELECT name FROM meta WHERE {_KEPT} ORDER BY name")]
+    if LAST in names:
+        for name in names:
+            write_part(store, name, kept_part(store, name))
+    elif names:
+        store.do(lambda connection, now_s: connection.execute(_FORGET) and None)
 
 
 def _some(rows: list[T]) -> Iterator[list[T]]:

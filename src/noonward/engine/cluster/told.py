@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -124,7 +124,7 @@ class ToldEngine(SteppedEngine):
         self.world.state_S["modelled"] = True if modelled_S is None else modelled_S
         self.world.state_S["keeps"] = False if keeps_S is None else keeps_S
         self._setting: Setting = brief
-        self._coming: list[tuple[float, int, Any]] = []
+        self._coming: list[tuple[float, int, bytes]] = []
         self._submitted = True
 
     @property
@@ -203,12 +203,10 @@ class ToldEngine(SteppedEngine):
             serial: Its number, above those of all jobs told of before.
             columns: Fields of its SUBMITTED record.
         """
-        record = np.zeros(1, SUBMITTED)
-        record["preset_site"] = -1
-        for name, value in {"expected": columns["work"], **columns}.items():
-            record[name] = value
-        record["serial"], record["told"] = serial, record["work"]
-        bisect.insort(self._coming, (float(record["arrival_s"][0]), serial, record), key=lambda one: one[:2])
+        work = columns["work"]
+        known = {"preset_site": -1, "expected": work, "told": work, **columns, "serial": serial}
+        record = np.array(tuple(known.get(name, 0) for name in SUBMITTED.names or ()), SUBMITTED)
+        bisect.insort(self._coming, (columns["arrival_s"], serial, record.tobytes()))
         self._submitted = False
 
     def recall(self, serial: int) -> None:
@@ -413,16 +411,16 @@ class ToldEngine(SteppedEngine):
         """Shows in ``mask_NA`` what an asker (each-slot: a site, else -1) may do with a job now."""
         self._tell(MASK, job=slot, s=asker)
 
-    def happened(self) -> list[Happening]:
+    def happened(self) -> Iterator[Happening]:
         """Returns what has happened to jobs since the last call, in order."""
         engine, heap_E = self.world.engine_1, self.world.heap_E
         noted_E = heap_E[len(heap_E) - int(engine["journeys"][0]) :][::-1]
         engine["journeys"] = 0
         slots, serials = (1 << SERIAL_SHIFT) - 1, (1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1
-        return [
+        return (
             Happening(item >> KIND_SHIFT, time_s, (item >> SERIAL_SHIFT) & serials, item & slots)
             for time_s, item in noted_E.tolist()
-        ]
+        )
 
     @property
     def hard(self) -> bool:
@@ -441,8 +439,8 @@ class ToldEngine(SteppedEngine):
         """Provides the jobs that arrive, and room for what may happen to all in sight."""
         engine = self.world.engine_1[0]
         if not self._submitted:
-            records = [record for *_, record in self._coming]
-            self.world = self.world._replace(submitted_R=np.concatenate([np.zeros(0, SUBMITTED), *records]))
+            records = bytearray().join(record for *_, record in self._coming)
+            self.world = self.world._replace(submitted_R=np.frombuffer(records, SUBMITTED))
             self._submitted = True
         jobs = len(self.world.track_J) + len(self._coming)
         while engine["heap_size"] + engine["journeys"] + EVENTS_A_JOB * jobs > len(self.world.heap_E):

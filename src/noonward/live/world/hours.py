@@ -36,6 +36,7 @@ class Hours:
             once in the order of the sites; of other hours, the signals say what was published.
 
     Attributes:
+        known_h: Hours from the start on that are known.
         issued: Hour of the last forecast and its price (USD/MWh) and intensity (g/kWh) by site and hour from then on;
             None before the first.
 
@@ -57,6 +58,7 @@ class Hours:
     ) -> None:
         self._pue, self._prices = pue, prices
         self.signals, self.start, self.zones = signals, start, tuple(zones)
+        self.known_h = self._hours_known()
         self._issuer = None if forecast is None else ForecastIssuer(forecast, signals, start, zones, rng, pue, prices)
         self._publish(published)
         self._shown: tuple[int, int] | None = None
@@ -67,9 +69,7 @@ class Hours:
             if self._issuer is not None:
                 self._issuer.publish(hour, price_ZH)
 
-    @property
-    def known_h(self) -> int:
-        """Hours from the start on that are known."""
+    def _hours_known(self) -> int:
         return round((self.signals.end - self.start).total_seconds() / HOUR_S)
 
     def append(self, signals: Signals, published: Mapping[int, F8] | None = None) -> None:
@@ -87,6 +87,7 @@ class Hours:
             self._issuer.append(signals)
         self._publish(published)
         self.signals = replace(self.signals, value_ZH=joined, parts={})
+        self.known_h = self._hours_known()
 
     def at_sites(self) -> SiteSignals:
         """Returns the signals at the sites from the start on, as far as they are known."""

@@ -116,8 +116,8 @@ class Decision(NamedTuple):
     gpus: int
     level: int
     earliest_s: float
-    candidates: list[dict[str, object]]
-    """A row per site: whether it was feasible, free GPUs, waiting jobs, price and intensity of the hour."""
+    candidates: str
+    """As JSON, a row per site: whether it was feasible, free GPUs, waiting jobs, price and intensity of the hour."""
 
 
 class Note(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from noonward.arrays import F8
@@ -40,6 +41,7 @@ from noonward.engine.cluster.told import Happening, Standing, ToldEngine
 from noonward.ledger.segments import PLANNED, RUNNING
 from noonward.ledger.segments import TRANSIT as TRAVELS
 from noonward.ledger.segments import WAITING as QUEUED
+from noonward.live.turns import give_way
 from noonward.live.world.bending import RunningJobs
 from noonward.live.world.curves import Curves
 from noonward.live.world.grid_events import ToldEvents
@@ -113,6 +115,7 @@ class World:
         self.engine = ToldEngine(brief, scheduler.needs, modelled_S, keeps_S)
         self.engine.world.engine_1["part_s"] = part_s
         self.running = RunningJobs(self)
+        self._sites = brief.sites
         self.seat_of: dict[int, Seat] = {}
         self.unrouted: dict[int, None] = {}
         self.drained: set[int] = set()
@@ -171,6 +174,7 @@ class World:
         """Adds jobs that have arrived, in the order of their arrival; one that was added and not yet taken, once."""
         added = {(one.job, one.attempt) for one in self._coming.values()}
         for one in arrivals:
+            give_way()
             if (one.job, one.attempt) in added:
                 continue
             self.note_told("arrive", *one[:-4], sorted(one.vetoed), list(one.told), one.tenant, one.priority)
@@ -386,6 +390,7 @@ class World:
     def _answer_all(self, kind: int = 0) -> None:
         """Answers a question, if there is one, and those that follow until all that was told has been taken."""
         while True:
+            give_way()
             self._take_happenings()
             if kind:
                 self._answer(kind)
@@ -517,7 +522,7 @@ class World:
         self.decisions.append(
             Decision(
                 self.now_s, seat.about.job, seat.about.attempt, seat.serial, asker, choice, gpus, level, earliest_s,
-                self.candidates(asker),
+                msgspec.json.encode(self.candidates(asker)).decode(),
             )
         )  # fmt: skip
 
@@ -535,7 +540,7 @@ class World:
                 "carbon_g_per_kwh": _known(carbon),
             }
             for name, feasible, free, waiting, price, carbon in zip(
-                self.brief.sites, mask_A[1:].tolist(), *columns, strict=True
+                self._sites, mask_A[1:].tolist(), *columns, strict=True
             )
         ]
 
@@ -544,6 +549,7 @@ class World:
     def _take_happenings(self) -> None:
         """Brings the jobs in sight to where the engine has them."""
         for happening in self.engine.happened():
+            give_way()
             if happening.what == TAKEN:
                 about = self._coming.pop(happening.serial)
                 self.seat_of[happening.serial] = Seat(

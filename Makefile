@@ -23,10 +23,8 @@ demo: $(VENV)/.demo
 	$(BIN)/noonward compile fine-tuning
 	$(BIN)/noonward compare fine-tuning
 
-# Functions are compiled first, half of them by each of two processes: the workers would both compile all of them.
 # Workers share the cores: libraries that started a thread per core in each of them would wait for one another.
 test: $(VENV)/.dev
-	$(BIN)/noonward compile dvfs-training --training & $(BIN)/noonward compile fine-tuning --training && wait $$!
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(VENV)/.dev

@@ -1,5 +1,6 @@
 """The store in PostgreSQL: the same as in SQLite, one leader at a time, and a former one that cannot write."""
 
+import contextlib
 import importlib.util
 import threading
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ import pytest
 
 from live.callers import local_client
 from live.postgres_server import MISSING, PostgresServer
+from live.test_webhook import Hook
 from live.waiting import wait_for
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import FileError
@@ -319,3 +321,16 @@ def test_grid_events_and_power_are_stored(opened, url):
     assert book.call(asked, "me") == 2
     assert [(row["id"], row["baseline_kw"], row["target_kw"]) for row in book.open()] == [(2, 1.0, 0.75)]
     retire(store, 1e6)
+
+
+def test_a_webhook_tells_of_jobs_in_a_database_too(service, url):
+    with contextlib.closing(Hook()) as hook:
+        live = service("local-fcfs", database=url, live={"webhook": {"url": hook.url, "states": ["done"]}})
+        (job,) = live.submit(JobRequest(name="a", work=600.0, origin="north", gpus_min=1, gpus_max=1))
+        for hour in (1, 2):
+            live.set_time(1800.0 * hour)
+            live.steps()
+        live.controller.webhook.step()
+        live.restart()
+        live.controller.webhook.step()
+        assert hook.told == [(job, "done")]

@@ -32,8 +32,6 @@ ENTRY: Final = 1000
 """Most of what books are told that is in one entry of the journal."""
 SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 """Jobs in sight that have not been started."""
-
-
 PAGE: Final = 250
 """Rows of new jobs that are read at once."""
 _NEW: Final = """

@@ -32,7 +32,6 @@ OF_SEAT: Final = (
 LAST: Final = "part.last"
 """Name of the last part in the table ``meta``; it comes after all others."""
 _KEPT: Final = f"name >= 'part.' AND name <= '{LAST}'"
-_FORGET: Final = f"DELETE FROM meta WHERE {_KEPT}"
 T = TypeVar("T")
 J = TypeVar("J")
 D = TypeVar("D")
@@ -126,10 +125,15 @@ def _keeping(store: Store, name: str, content: bytes, *, first: bool) -> Change[
 
     def change(connection: Connection, now_s: float) -> None:
         if first:
-            connection.execute(_FORGET)
+            _forget(connection, now_s)
         store.keep(connection, {name: content})
 
     return change
+
+
+def _forget(connection: Connection, now_s: float) -> None:
+    """Forgets the parts of a decision that was not made, within a change."""
+    connection.execute(f"DELETE FROM meta WHERE {_KEPT}")
 
 
 def kept_part(store: Store, name: str) -> Decided:
@@ -163,7 +167,7 @@ def finish_parts(store: Store) -> None:
         for name in names:
             write_part(store, name, kept_part(store, name))
     elif names:
-        store.do(lambda connection, now_s: connection.execute(_FORGET) and None)
+        store.do(_forget)
 
 
 def _some(rows: list[T]) -> Iterator[list[T]]:

@@ -16,7 +16,7 @@ from noonward.errors import ScenarioError, nearest
 from noonward.ledger.interruptions import late_s_of
 from noonward.ledger.ledger import Ledger, settle
 from noonward.ledger.meters import interval_kw
-from noonward.ledger.segments import DONE, Outcome
+from noonward.ledger.segments import DONE, Outcome, PowerSegments
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.event import EventLines, GridEvent, SiteEvent
 from noonward.model.cluster.scenario import Scenario
@@ -325,6 +325,11 @@ def least_after_ramp(events: Sequence[SiteEvent], lines: Sequence[EventLines], k
     return min(found)
 
 
+def inside_s(power: PowerSegments, begin_s: float, end_s: float) -> F8:
+    """Returns how long each segment of power lies within a span of time, s."""
+    return np.asarray(np.clip(power.to_s_K, begin_s, end_s) - np.clip(power.from_s_K, begin_s, end_s))
+
+
 def work_gpu_hours(outcome: Outcome, spans: Sequence[tuple[float, float]]) -> float:
     """Returns the GPU-hours of work that jobs did in some spans of time: a capped GPU counts by its throughput.
 
@@ -343,8 +348,7 @@ def work_gpu_hours(outcome: Outcome, spans: Sequence[tuple[float, float]]) -> fl
             rate_K[mine] = np.interp(share_K[mine], curve.power, curve.throughput)
     total = 0.0
     for begin_s, end_s in spans:
-        inside_s = np.clip(power.to_s_K, begin_s, end_s) - np.clip(power.from_s_K, begin_s, end_s)
-        total += float((rate_K * power.gpus_K) @ inside_s) / HOUR_S
+        total += float((rate_K * power.gpus_K) @ inside_s(power, begin_s, end_s)) / HOUR_S
     return total
 
 

@@ -13,7 +13,7 @@ from noonward.data.jobs.dated import job_rows
 from noonward.evaluate.answer import digits_of
 from noonward.evaluate.events.flexibility import shown_hours
 from noonward.evaluate.events.one import CONTROLS, OneEvent
-from noonward.evaluate.events.play import RAMP_S
+from noonward.evaluate.events.play import RAMP_S, inside_s
 from noonward.evaluate.knowing import told
 from noonward.evaluate.table import UNDEFINED, TextTable
 from noonward.model.cluster.knowledge import RunTimeKnowledge
@@ -103,7 +103,7 @@ def _short_words(found: OneEvent, asked_S: F8) -> list[str]:
     begin_s, end_s = found.start_s, found.start_s + found.case.hours * HOUR_S
     tables = environment.fleet.tables(1)
     above_w_K = power.watts_K - (tables.free_w_S * tables.pue_S)[power.site_K] * power.gpus_K
-    inside_s_K = np.clip(power.to_s_K, begin_s, end_s) - np.clip(power.from_s_K, begin_s, end_s)
+    inside_s_K = inside_s(power, begin_s, end_s)
     above_kw_S = np.bincount(power.site_K, above_w_K * inside_s_K, len(asked_S)) / (end_s - begin_s) / 1000
     ran_S = np.bincount(power.site_K[inside_s_K > 0], minlength=len(asked_S)) > 0
     return [

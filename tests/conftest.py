@@ -1,5 +1,7 @@
 """Small comparisons that several tests read."""
 
+import logging
+
 import pytest
 
 from noonward.bound.cluster_energy import fluid_frontier
@@ -39,6 +41,16 @@ def pytest_collection_finish(session):
                 f"pytest-xdist does not see groups of tests with pytest {pytest.__version__} ({lost[0]}); install the "
                 "versions of pyproject.toml: pip install -e '.[dev]'"
             )
+
+
+@pytest.fixture(autouse=True)
+def same_logging():
+    """Undoes what a test, or a library that it imports, does to the root logger: later tests would print its lines."""
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    yield
+    root.setLevel(before[0])
+    root.handlers = before[1]
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """The cache of compiled functions: read back, dropped where it is damaged, told of, and without loose parts."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -136,3 +139,55 @@ def test_the_command_line_names_a_damaged_file_in_one_line(capsys):
     assert capsys.readouterr().err == (
         "/cache/f.kernel was damaged: its folder is dropped, its functions are compiled again\n"
     )
+
+
+CALLERS = """
+from numba import int64
+from noonward.compiled import address_of, call_at, kernel
+
+@kernel(int64(int64), allocates=False)
+def twice(x):
+    return 2 * x
+
+@kernel(int64(int64), allocates=False)
+def four_times(x):
+    return twice(twice(x))
+
+@kernel(allocates=False)
+def eight_times(x):
+    return 2 * four_times(x)
+
+@kernel(int64(int64, int64), allocates=False)
+def by_address(function, x):
+    return 1 + call_at(function, x)
+"""
+ORDERS = [("twice", "four_times", "eight_times"), ("eight_times", "four_times", "twice"), ("four_times",)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_functions_that_are_called_where_they_lie_are_read_back_in_a_process_of_their_own(tmp_path, order):
+    source = tmp_path / "callers.py"
+    source.write_text(CALLERS, encoding="utf-8")
+    calls = ", ".join(f"callers.{name}(5)" for name in order)
+    text = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import callers
+from noonward.notices import listening
+told = []
+with listening(lambda kind, about: told.append(kind)):
+    print({calls}, callers.by_address(callers.address_of(callers.twice), 5), told.count("compile"))
+"""
+    worth = {"twice": 10, "four_times": 20, "eight_times": 40}
+    printed = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-c", text],
+            env={**os.environ, compiled.CACHE_VARIABLE: str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        printed.append([int(each) for each in run.stdout.split()])
+    compiled_first = len({"twice", "four_times", *order}) + 1
+    assert printed == [[*(worth[name] for name in order), 11, n] for n in (compiled_first, 0)]

@@ -13,9 +13,11 @@ import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import llvmlite.binding as llvm
 from numba.core.caching import _Cache
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
@@ -24,6 +26,57 @@ from noonward.notices import tell
 MARK: Final = b"noonward kernel 1\n"
 """First bytes of a file; the checksum follows, then the content."""
 CHECKSUM_BYTES: Final = 32
+
+
+class ApartLibrary(JITCodeLibrary):
+    """The machine code of a function that compiled functions call where it lies, instead of taking its code in."""
+
+    kept: tuple[Any, ...] | None = None
+    """What is kept of it on disk, once it was read from there."""
+
+    def _get_module_for_linking(self) -> Any:
+        """Returns an empty module: callers declare the function themselves."""
+        self._ensure_finalized()
+        return llvm.parse_assembly(str(self._codegen._create_empty_module(self.name)))
+
+    def serialize_using_object_code(self) -> tuple[Any, ...]:
+        """Returns machine code and the names of its functions."""
+        return self.whole()[:3]
+
+    def whole(self) -> tuple[Any, ...]:
+        """Returns all that is kept of it on disk."""
+        if self.kept is None:
+            self._ensure_finalized()
+            names = [each.name for each in self._final_module.functions if not each.is_declaration]
+            text = "".join(f'define void @"{name}"() {{ unreachable }}\n' for name in names)
+            module = llvm.parse_assembly(f"{self._codegen._create_empty_module(self.name)}\n{text}")
+            self.kept = self.name, "object", (self._get_compiled_object(), module.as_bitcode()), names
+        return self.kept
+
+
+def _callees(library: Any) -> list[ApartLibrary]:
+    """Returns the libraries apart whose functions those of a library call, directly or not, callees first."""
+    found: dict[ApartLibrary, None] = {}
+    for each in library._linking_libraries:
+        found |= dict.fromkeys(_callees(each))
+        if isinstance(each, ApartLibrary):
+            found[each] = None
+    return list(found)
+
+
+def _load_callee(codegen: Any, kept: tuple[Any, ...]) -> list[ApartLibrary]:
+    """Returns a library as it was kept, or none if its functions are here already."""
+    *serialized, names = kept
+    if all(map(codegen._engine.is_symbol_defined, names)):
+        return []
+    return [_as_apart(codegen.unserialize_library(tuple(serialized)), kept)]
+
+
+def _as_apart(library: Any, kept: tuple[Any, ...]) -> ApartLibrary:
+    """Makes a library that was read from disk one whose functions are called where they lie."""
+    library.__class__ = ApartLibrary
+    library.kept = kept
+    return cast(ApartLibrary, library)
 
 
 class KernelCache(_Cache):
@@ -63,7 +116,14 @@ class KernelCache(_Cache):
             content = data[len(MARK) + CHECKSUM_BYTES :]
             if not data.startswith(MARK + hashlib.sha256(content).digest()):
                 raise ValueError("checksum")
-            return CompileResult._rebuild(target_context, *pickle.loads(content))
+            reduced, apart, callees = pickle.loads(content)
+            codegen = target_context.codegen()
+            called = [library for each in callees for library in _load_callee(codegen, each)]
+            made = CompileResult._rebuild(target_context, *reduced)
+            made.library._linking_libraries = called
+            if apart is not None:
+                _as_apart(made.library, apart)
+            return made
         except Exception:  # whatever a damaged pickle does
             shutil.rmtree(self.folder, ignore_errors=True)
             tell("damaged", str(path))
@@ -74,7 +134,9 @@ class KernelCache(_Cache):
         """Writes the compiled function of a signature; a cache that cannot be written is done without."""
         if not self._used or data.lifted or data.library.has_dynamic_globals:
             return
-        content = dumps(data._reduce())
+        reduced = data._reduce()
+        callees = tuple(each.whole() for each in _callees(data.library))
+        content = dumps((reduced, data.library.whole() if isinstance(data.library, ApartLibrary) else None, callees))
         path = self._path(sig, data.target_context)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
         with contextlib.suppress(OSError):

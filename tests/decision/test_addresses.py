@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +14,16 @@ from noonward.decision.cluster.addresses import Place, reader, writer
 from noonward.decision.cluster.layout import Part
 
 PARTS = (Part("a_J", np.float64, ("jobs",)), Part("b_J", np.float64, ("jobs",)), Part("c_S", np.int64, ("sites",)))
-KIND = types.Tuple([typeof(np.zeros(0)), types.Tuple([typeof(np.zeros(0)), typeof(np.zeros(0, np.int64))])])
+
+
+class Rest(NamedTuple):
+    """The second and third array."""
+
+    b_J: Any
+    c_S: Any
+
+
+KIND = types.Tuple([typeof(np.zeros(0)), typeof(Rest(np.zeros(0), np.zeros(0, np.int64)))])
 given: Any = reader(KIND, PARTS)
 written: Any = writer(KIND, PARTS)
 
@@ -28,31 +37,31 @@ def note(arrays, address):
 @kernel()
 def total(address):
     """Returns the sum of all noted entries, a, b and c."""
-    a_J, (b_J, c_S) = given(address)
-    return a_J.sum(), b_J.sum(), c_S.sum()
+    a_J, rest = given(address)
+    return a_J.sum(), rest.b_J.sum(), rest.c_S.sum()
 
 
 def test_arrays_that_are_replaced_by_others_of_any_length_are_read_from_then_on():
     place = Place(PARTS, note)
-    place.note((np.ones(2), (np.full(2, 2.0), np.ones(1, int))))
+    place.note((np.ones(2), Rest(np.full(2, 2.0), np.ones(1, int))))
     assert total(place.address) == (2.0, 4.0, 1.0)
-    place.note((np.ones(2), (np.full(2, 3.0), np.ones(1, int))))
+    place.note((np.ones(2), Rest(np.full(2, 3.0), np.ones(1, int))))
     assert total(place.address) == (2.0, 6.0, 1.0)
-    place.note((np.ones(5), (np.full(5, 3.0), np.ones(4, int))))
+    place.note((np.ones(5), Rest(np.full(5, 3.0), np.ones(4, int))))
     assert total(place.address) == (5.0, 15.0, 4.0)
 
 
 def test_arrays_that_share_an_axis_must_agree_also_if_one_of_them_is_replaced():
     place, b_J, c_S = Place(PARTS, note), np.ones(2), np.ones(1, int)
     with pytest.raises(AssertionError, match="array b_J has 2 jobs, others have 3"):
-        Place(PARTS, note).note((np.ones(3), (b_J, c_S)))
-    place.note((np.ones(2), (b_J, c_S)))
+        Place(PARTS, note).note((np.ones(3), Rest(b_J, c_S)))
+    place.note((np.ones(2), Rest(b_J, c_S)))
     with pytest.raises(AssertionError, match="array b_J has 2 jobs, others have 3"):
-        place.note((np.ones(3), (b_J, c_S)))
+        place.note((np.ones(3), Rest(b_J, c_S)))
 
 
 def test_a_copy_has_noted_nothing_of_what_it_was_copied_from():
-    place, arrays = Place(PARTS, note), (np.ones(2), (np.ones(2), np.ones(1, int)))
+    place, arrays = Place(PARTS, note), (np.ones(2), Rest(np.ones(2), np.ones(1, int)))
     place.note(arrays)
     other, mine = copy.deepcopy((place, arrays))
     assert place.holds(arrays)
@@ -64,7 +73,7 @@ def test_a_copy_has_noted_nothing_of_what_it_was_copied_from():
 
 def test_it_holds_the_arrays_noted_last_and_no_equal_ones():
     place, b_J, c_S = Place(PARTS, note), np.ones(2), np.ones(1, int)
-    a_J, rest = np.ones(2), (b_J, c_S)
+    a_J, rest = np.ones(2), Rest(b_J, c_S)
     place.note((a_J, rest))
     assert place.holds((a_J, rest))
     assert not place.holds((a_J.copy(), rest))
@@ -72,4 +81,4 @@ def test_it_holds_the_arrays_noted_last_and_no_equal_ones():
 
 def test_arrays_that_are_not_contiguous_are_refused():
     with pytest.raises(TypeError, match="No matching definition"):
-        Place(PARTS, note).note((np.ones(4)[::2], (np.ones(2), np.ones(1, int))))
+        Place(PARTS, note).note((np.ones(4)[::2], Rest(np.ones(2), np.ones(1, int))))

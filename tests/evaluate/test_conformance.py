@@ -8,9 +8,9 @@ import pytest
 
 from noonward.compiled import kernel
 from noonward.decision.brief import Needs
-from noonward.decision.cluster.rule import rule
+from noonward.decision.cluster.rule import RULE, rule
 from noonward.decision.cluster.view import HOLD, RuleMemory
-from noonward.decision.partly_compiled import PARTIAL_RULE, PartlyCompiledScheduler
+from noonward.decision.partly_compiled import PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.evaluate import conformance
@@ -282,7 +282,7 @@ class TwoFaced(CompiledScheduler):
         StartHere.decide(self, view, answers)
 
 
-@kernel(PARTIAL_RULE, allocates=False)
+@kernel(RULE, allocates=False)
 def _answers_without_a_choice(address):
     return address
 

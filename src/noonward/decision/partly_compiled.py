@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Final
-
-from numba import types
+from typing import Any
 
 from noonward.decision.cluster.view import Answers, ClusterView
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
-
-PARTIAL_RULE: Final = types.int64(types.int64)
-"""Signature of a partial rule: the address of whatever its scheduler has noted -> 1 where it has answered, else 0."""
 
 
 class PartlyCompiledScheduler(Scheduler):
@@ -22,7 +17,8 @@ class PartlyCompiledScheduler(Scheduler):
     """
 
     partial_rule: Any
-    """Compiled function of the signature PARTIAL_RULE; where it declines, it has changed nothing."""
+    """Compiled function of the signature RULE, of whatever its scheduler has noted; where it declines, it has changed
+    nothing."""
 
     @abstractmethod
     def question_address(self, view: ClusterView, answers: Answers) -> int:

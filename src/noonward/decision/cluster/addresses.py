@@ -7,6 +7,7 @@ hundred numbers a call. One record of addresses takes their place.
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,18 +15,29 @@ from typing import Any
 import numpy as np
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model
 from numba.np.arrayobj import make_array, populate_array
 from numpy.typing import NDArray
 
 from noonward.decision.cluster.layout import COUNTED, Part
 
+_TUPLE: Any = types.BaseTuple
+_NAMED: Any = types.BaseNamedTuple
+
 
 @functools.cache
 def place_dtype(parts: tuple[Part, ...]) -> np.dtype[np.void]:
-    """Returns the type of a record of addresses: one of every array, and the lengths of the axes they share."""
-    axes = sorted({axis for part in parts for axis in part.axes} - set(COUNTED))
-    return np.dtype([(name, "i8") for name in (*(part.name for part in parts), *axes)])
+    """Returns the type of a record of addresses: one of every array, each followed by the lengths of its new axes.
+
+    Records whose parts begin alike do so, too: a view is read in the same way from every record that begins with one.
+    """
+    names: list[str] = []
+    known = set(COUNTED)
+    for part in parts:
+        names += [part.name, *(axis for axis in dict.fromkeys(part.axes) if axis not in known)]
+        known |= set(part.axes)
+    return np.dtype([(name, "i8") for name in names])
 
 
 class Place:
@@ -99,36 +111,87 @@ def _array_at(context: Any, builder: Any, array: Any, address: Any, lengths: lis
     return out._getvalue()
 
 
+class Placed(types.Type):
+    """numba type of arrays that lie where a record says: in compiled code a named tuple, but handed over as an address.
+
+    Args:
+        name: Name of the named tuple.
+        fields: Of each name the numba type, and of an array the offset of its address and, of each axis, the length or
+            (offset of the length,), bytes; None otherwise.
+    """
+
+    def __init__(self, name: str, fields: dict[str, tuple[Any, tuple[Any, ...] | None]]) -> None:
+        self.fields = fields
+        super().__init__(f"{name} at {hashlib.sha256(repr(fields).encode()).hexdigest()[:16]}")
+
+
+register_model(Placed)(models.OpaqueModel)
+
+
+@infer_getattr
+class _PlacedFields(AttributeTemplate):
+    key = Placed
+
+    def generic_resolve(self, value: Any, attr: str) -> Any:  # type: ignore[override]  # its own returns nothing
+        """Returns the numba type of a field."""
+        return value.fields[attr][0] if attr in value.fields else None
+
+
+def _field(context: Any, builder: Any, placed: Placed, record: Any, name: str) -> Any:
+    """Returns a field of arrays that lie where a record says."""
+    return _read(context, builder, record, *placed.fields[name])
+
+
+lower_getattr_generic(Placed)(_field)
+
+
+def _read(context: Any, builder: Any, record: Any, kind: Any, where: tuple[Any, ...] | None) -> Any:
+    """Returns an array, or the record for a tuple; the record holds still while compiled code runs."""
+    if where is None:
+        return record
+
+    def number(offset: int) -> Any:
+        read = builder.load(cgutils.pointer_add(builder, record, offset, cgutils.intp_t.as_pointer()))
+        read.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return read
+
+    data, axes = where
+    lengths = [number(*axis) if isinstance(axis, tuple) else cgutils.intp_t(axis) for axis in axes]
+    return _array_at(context, builder, kind, number(data), lengths)
+
+
+def _placed(kind: Any, offsets: dict[str, int], left: Iterator[Part]) -> tuple[Any, tuple[Any, ...] | None]:
+    """Returns the type of a field that is read from a record, and where it lies (see ``Placed``)."""
+    if isinstance(kind, _NAMED):
+        fields = {name: _placed(of, offsets, left) for name, of in zip(kind.fields, kind.types, strict=True)}
+        return Placed(kind.instance_class.__name__, fields), None
+    part = next(left)
+    axes = tuple(COUNTED[axis] if axis in COUNTED else (offsets[axis],) for axis in part.axes)
+    return kind, (offsets[part.name], axes)
+
+
 def reader(kind: Any, parts: tuple[Part, ...]) -> Any:
     """Returns a function for compiled code: (address of a record of ``place_dtype(parts)``) -> tuple of the arrays.
 
     Args:
-        kind: numba type of the tuple; it may hold tuples.
-        parts: Layout of its arrays, in order.
+        kind: numba type of a named tuple, or of a tuple; either may hold arrays and named tuples.
+        parts: Layout of their arrays, in order.
     """
     offsets = {name: field[1] for name, field in (place_dtype(parts).fields or {}).items()}
+    left, named = iter(parts), isinstance(kind, _NAMED)
+    members = [_placed(each, offsets, left) for each in ([kind] if named else kind.types)]
+    made = members[0][0] if named else types.Tuple([of for of, _ in members])
 
     def typed(context: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            first = builder.inttoptr(args[0], cgutils.voidptr_t)
+            record = builder.inttoptr(args[0], cgutils.voidptr_t)
+            values = [_read(context, builder, record, *each) for each in members]
+            return values[0] if named else context.make_tuple(builder, made, values)
 
-            def number(name: str) -> Any:
-                at = cgutils.pointer_add(builder, first, offsets[name], cgutils.intp_t.as_pointer())
-                return builder.load(at)
+        return made(types.int64), generate
 
-            def value(of: Any, left: Iterator[Part]) -> Any:
-                if isinstance(of, types.Tuple | types.NamedTuple):
-                    return context.make_tuple(builder, of, [value(each, left) for each in of.types])
-                part = next(left)
-                lengths = [cgutils.intp_t(COUNTED[axis]) if axis in COUNTED else number(axis) for axis in part.axes]
-                return _array_at(context, builder, of, number(part.name), lengths)
-
-            return value(kind, iter(parts))
-
-        return kind(types.int64), generate
-
-    made: Any = intrinsic(typed)
-    return made
+    function: Any = intrinsic(typed)
+    return function
 
 
 def writer(kind: Any, parts: tuple[Part, ...]) -> Any:
@@ -154,7 +217,7 @@ def writer(kind: Any, parts: tuple[Part, ...]) -> Any:
 
             def write(of: Any, value: Any) -> None:
                 nonlocal wrong
-                if isinstance(of, types.Tuple | types.NamedTuple):
+                if isinstance(of, _TUPLE):
                     for i, each in enumerate(of.types):
                         write(each, builder.extract_value(value, i))
                     return

@@ -1,6 +1,6 @@
 """Compiled rules: what they are given, and the one signature they all have.
 
-A rule is passed to the engine's compiled loop as a first-class function: the loop is compiled once for all rules.
+The engine's compiled loop is given a rule's address: the loop is compiled once for all rules.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MEMORY = typeof(RuleMemory(**blank(MEMORY_PARTS)))
 """numba type of a rule's memory."""
 QUESTION_PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *MEMORY_PARTS)
 """All arrays that a rule is given."""
-RULE = types.void(types.int64)
-"""Signature of a compiled rule: the address of a record of where its arrays lie."""
+RULE = types.int64(types.int64)
+"""Signature of a compiled rule: the address of a record of where its arrays lie -> 1 where it has answered, else 0."""
 ASKED = types.Tuple([VIEW, ANSWERS, MEMORY])
 """numba type of what a rule is given."""
 _given: Any = reader(ASKED, QUESTION_PARTS)
@@ -49,8 +49,9 @@ def rule(function: Callable[[ClusterView, Answers, RuleMemory], None]) -> Any:
     """
     pasted = kernel(inline=True, allocates=False)(function)
 
-    def asked(address: int) -> None:
+    def asked(address: int) -> int:
         view, answers, memory = _given(address)
         pasted(view, answers, memory)
+        return 1
 
     return kernel(RULE, allocates=False, stands_for=function)(asked)

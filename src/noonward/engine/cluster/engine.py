@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.compiled import address_of
 from noonward.decision.announced import Announced
 from noonward.decision.brief import Brief, check_fit
 from noonward.decision.cluster.view import ClusterView
@@ -156,7 +157,7 @@ class ClusterEngine(SteppedEngine):
             failed = self._provided(
                 lambda: int(
                     loops.run_on_arrival(
-                        self._address(), scheduler.rule, scheduler.question_address(self.view, self.answers)
+                        self._address(), address_of(scheduler.rule), scheduler.question_address(self.view, self.answers)
                     )
                 )
             )
@@ -171,12 +172,9 @@ class ClusterEngine(SteppedEngine):
         running: bool = True,
     ) -> int:
         """Runs each-slot under a compiled or partial rule, which is shown a view; returns what stopped it."""
-        if isinstance(scheduler, PartlyCompiledScheduler):
-            loop, rule = loops.run_each_slot_partly, scheduler.partial_rule
-        else:
-            loop, rule = loops.run_each_slot, scheduler.rule
+        rule = scheduler.partial_rule if isinstance(scheduler, PartlyCompiledScheduler) else scheduler.rule
         question = scheduler.question_address(view, self.answers)
-        return int(loop(self._address(), rule, question, until_s, int(running)))
+        return int(loops.run_each_slot(self._address(), address_of(rule), question, until_s, int(running)))
 
     def _run_partly_compiled(self, scheduler: PartlyCompiledScheduler | OnTop) -> None:
         """Runs to the end under a partial rule or the scheduler below, and under ``decide`` wherever these decline."""

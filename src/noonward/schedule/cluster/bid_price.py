@@ -24,7 +24,6 @@ from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
 from noonward.schedule.cluster.bookings import (
     NOTED,
-    answer,
     as_plans,
     blank_plans,
     cap_running,
@@ -49,7 +48,7 @@ from noonward.schedule.cluster.capacity_prices import (
 from noonward.schedule.cluster.kinds import Kinds
 from noonward.schedule.cluster.learned_price import LearnedPrice
 from noonward.schedule.cluster.lives import drop_lives, no_lives, plan_started
-from noonward.schedule.cluster.planned_answers import QUESTION_PARTS, by_plan, note_planned
+from noonward.schedule.cluster.planned_answers import QUESTION_PARTS, answer_planned, by_plan, note_planned
 from noonward.schedule.cluster.planned_power import PlannedPower
 from noonward.units import HOUR_S
 
@@ -306,15 +305,18 @@ class BidPrice(PartlyCompiledScheduler):
     def question_address(self, view: ClusterView, answers: Answers) -> int:
         """Returns what ``by_plan`` is called with, once ``decide`` has answered a question."""
         assert self._prices is not None, "the first question goes to decide"
+        return self._noted(view, answers, self._prices)
+
+    def _noted(self, view: ClusterView, answers: Answers, prices: Prices) -> int:
+        """Notes what a question is answered by; returns the address of the record."""
         books = self._option_X, self._booked_ST, self._plan_J, self._noted_1
-        self._place.note((view, answers, (*self._kinds, *self._prices, *books)))
+        self._place.note((view, answers, self._kinds, prices, *books))
         return self._place.address
 
     def _answer(self, view: ClusterView, answers: Answers, prices: Prices) -> float:
         """Answers by the plan, or returns how long a run the books must reach for first, h."""
         self._noted_1["hour"] = self._hour
-        books = self._option_X, self._booked_ST, self._plan_J, self._noted_1
-        return float(answer(view, answers, self._kinds, prices, *books))
+        return float(answer_planned(self._noted(view, answers, prices)))
 
     def _open(self, view: ClusterView) -> Prices:
         """Describes the sampled jobs and returns the prices as they stand."""

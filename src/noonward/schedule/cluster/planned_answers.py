@@ -10,8 +10,7 @@ from numba import typeof, types
 from noonward.compiled import kernel
 from noonward.decision.cluster.addresses import reader, writer
 from noonward.decision.cluster.layout import ANSWER_PARTS, VIEW_PARTS, Part, blank
-from noonward.decision.cluster.rule import ANSWERS, VIEW
-from noonward.decision.partly_compiled import PARTIAL_RULE
+from noonward.decision.cluster.rule import ANSWERS, RULE, VIEW
 from noonward.schedule.cluster.bookings import NOTED, PLAN, answer
 from noonward.schedule.cluster.capacity_prices import OPTION, Prices
 from noonward.schedule.cluster.kinds import KIND, Kinds
@@ -37,8 +36,15 @@ BOOK_PARTS: Final = (
 """Room for the options of a job, the books, the plans, and what is noted beside them."""
 QUESTION_PARTS: Final = (*VIEW_PARTS, *ANSWER_PARTS, *KIND_PARTS, *PRICE_PARTS, *BOOK_PARTS)
 """All arrays that ``by_plan`` is given."""
-_ARRAYS: Final = [typeof(array) for array in blank((*KIND_PARTS, *PRICE_PARTS, *BOOK_PARTS)).values()]
-_ASKED: Final = types.Tuple([VIEW, ANSWERS, types.Tuple(_ARRAYS)])
+_ASKED: Final = types.Tuple(
+    [
+        VIEW,
+        ANSWERS,
+        typeof(Kinds(*blank(KIND_PARTS).values())),
+        typeof(Prices(*blank(PRICE_PARTS).values())),
+        *(typeof(array) for array in blank(BOOK_PARTS).values()),
+    ]
+)
 _given: Any = reader(_ASKED, QUESTION_PARTS)
 _noted: Any = writer(_ASKED, QUESTION_PARTS)
 
@@ -49,18 +55,17 @@ def note_planned(asked: Any, address: int) -> int:
     return _noted(asked, address)
 
 
-@kernel(PARTIAL_RULE, allocates=False)
+@kernel(types.float64(types.int64), allocates=False)
+def answer_planned(address: int) -> float:
+    """Answers a question by the plan, or returns how long a run the books must reach for first, h."""
+    view, answers, kinds, prices, option_X, booked_ST, plan_J, noted_1 = _given(address)
+    return answer(view, answers, kinds, prices, option_X, booked_ST, plan_J, noted_1)
+
+
+@kernel(RULE, allocates=False)
 def by_plan(address: int) -> int:
     """Answers a question by the plan; declines where the plan must be renewed, or books or plans grow, first."""
-    view, answers, planned = _given(address)
-    (
-        kind_X, site_M, kind_S, price_SH, square_SH, mean_SH, capacity_SH, use_SH, paid_SR, energy_SR, option_X,
-        booked_ST, plan_J, noted_1,
-    ) = planned  # fmt: skip
-    kinds = Kinds(kind_X, site_M, kind_S)
-    prices = Prices(price_SH, square_SH, mean_SH, capacity_SH, use_SH, paid_SR, energy_SR)
-    noted = noted_1[0]
-    if int(view.run_1[0].now_s // HOUR_S) != noted.hour or view.job_J.shape[0] > plan_J.shape[0]:
+    view, _, _, _, _, _, plan_J, noted_1 = _given(address)
+    if int(view.run_1[0].now_s // HOUR_S) != noted_1[0].hour or view.job_J.shape[0] > plan_J.shape[0]:
         return 0
-    longest_h = answer(view, answers, kinds, prices, option_X, booked_ST, plan_J, noted_1)
-    return 1 if longest_h == 0.0 else 0
+    return 1 if answer_planned(address) == 0.0 else 0

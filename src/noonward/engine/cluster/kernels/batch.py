@@ -15,8 +15,8 @@ from noonward.arrays import F4, F8, U1
 from noonward.compiled import kernel
 from noonward.decision.cluster.gangs import fill_gang_mask, write_gang_choice
 from noonward.decision.cluster.observation import GPUS_MAX, LEVELS, observe_each_slot, observe_on_arrival
-from noonward.engine.cluster.kernels.each_slot import advance_each_slot, apply_each_slot, journeys_fit, lacks_segments
-from noonward.engine.cluster.kernels.on_arrival import advance_on_arrival, apply_on_arrival
+from noonward.engine.cluster.kernels.each_slot import journeys_fit, lacks_segments
+from noonward.engine.cluster.kernels.loops import step_each_slot, step_on_arrival
 from noonward.engine.cluster.kernels.physics import show_forecast
 from noonward.engine.cluster.kernels.world import NO_SEGMENT, NO_SLOT, OWN, World, world_at
 
@@ -41,9 +41,15 @@ class Board(NamedTuple):
 
 
 @kernel(inline=True, allocates=False)
+def place_of(place_B: NDArray[np.void], b: int) -> int:
+    """Returns the address of a row's PLACE record."""
+    return place_B.ctypes.data + b * place_B.itemsize
+
+
+@kernel(inline=True, allocates=False)
 def world_of(place_B: NDArray[np.void], b: int) -> World:
     """Returns the world of a row."""
-    return world_at(place_B.ctypes.data + b * place_B.itemsize)
+    return world_at(place_of(place_B, b))
 
 
 @kernel(inline=True, allocates=False)
@@ -161,8 +167,7 @@ def step_rows_each_slot(
             for n in range(choice_BN.shape[1]):
                 if w.shown.asked_N[n] >= 0:
                     w.answers.answer_N[n].choice = choice_BN[b, n]
-            apply_each_slot(w)
-        kind = advance_each_slot(w)
+        kind = step_each_slot(place_of(place_B, b))
         missing = _missing_on_the_way(kind)
         if missing >= 0:
             board.asked_BN[b] = False  # its choices have been carried out
@@ -202,8 +207,7 @@ def step_rows_on_arrival(
         gpus_max, levels = int(numbers_BP[b, GPUS_MAX]), int(numbers_BP[b, LEVELS])
         if w.shown.run_1[0].kind:
             write_gang_choice(w.answers, choice_BN[b, 0], gpus_max, levels)
-            apply_on_arrival(w)
-        kind = advance_on_arrival(w)
+        kind = step_on_arrival(place_of(place_B, b))
         missing = _missing_on_the_way(kind)
         if missing >= 0:
             board.asked_BN[b] = False  # its choices have been carried out

@@ -35,7 +35,7 @@ class CompileNotice:
         now = time.monotonic()
         if self._began is None:
             print(
-                "compiling functions, once per version and kind of policy (up to five minutes of CPU time)",
+                "compiling functions, once per version and kind of policy (about two minutes of CPU time)",
                 file=sys.stderr,
             )
             self._began = self._said = now

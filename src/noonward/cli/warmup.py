@@ -25,7 +25,7 @@ def warmup(
 ) -> None:
     """Compile what comparisons need, once per version.
 
-    Takes five minutes of CPU time or more; later commands then compile nothing.
+    Takes two minutes of CPU time or more; later commands then compile nothing.
     """
     import time
 

@@ -24,6 +24,7 @@ from noonward.decision.cluster.layout import COUNTED, Part
 
 _TUPLE: Any = types.BaseTuple
 _NAMED: Any = types.BaseNamedTuple
+"""numba types of all (named) tuples, of equal arrays or not; numba states none of their fields to a type checker."""
 
 
 @functools.cache

@@ -104,35 +104,24 @@ class _WithoutAddresses:
         """Does nothing: callers have environments of their own."""
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerWithoutMachineCode(NativeLowering):
-    _name = "lower_without_machine_code"
+def _compiler(kind: type[JITCodeLibrary]) -> type[CompilerBase]:
+    """Returns numba's compiler with a last step that lowers into a library of a kind."""
 
-    def run_pass(self, state: Any) -> bool:
-        """Lowers into a library of the kind above."""
-        state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)
-        return bool(super().run_pass(state))
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class Lower(NativeLowering):
+        _name = f"lower_into{kind.__name__}"
 
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _LowerApart(NativeLowering):
-    _name = "lower_apart"
-
-    def run_pass(self, state: Any) -> bool:
-        """Lowers into a library of the kind above."""
-        state.library = ApartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return bool(super().run_pass(state))
-
-
-def _compiler(lowering: Any) -> type[CompilerBase]:
-    """Returns numba's compiler with another last step."""
+        def run_pass(self, state: Any) -> bool:
+            """Lowers into a library of that kind, which keeps its machine code, if it has any, for the cache."""
+            state.library = kind(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library.enable_object_caching()
+            return bool(super().run_pass(state))
 
     class Compiler(CompilerBase):
         def define_pipelines(self) -> list[Any]:
             """Returns numba's own passes with another last step."""
             passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            passes.passes = [(lowering if step is NativeLowering else step, why) for step, why in passes.passes]
+            passes.passes = [(Lower if step is NativeLowering else step, why) for step, why in passes.passes]
             passes._finalized = False
             passes.finalize()
             return [passes]
@@ -140,7 +129,7 @@ def _compiler(lowering: Any) -> type[CompilerBase]:
     return Compiler
 
 
-_PART, _APART = _compiler(_LowerWithoutMachineCode), _compiler(_LowerApart)
+_PART, _APART = _compiler(_Library), _compiler(ApartLibrary)
 
 
 def _plain(of: Any) -> Any:

@@ -161,15 +161,25 @@ def eight_times(x):
 def by_address(function, x):
     return 1 + call_at(function, x)
 """
-ORDERS = [("twice", "four_times", "eight_times"), ("eight_times", "four_times", "twice"), ("four_times",)]
+WORTH = {"twice": 10, "four_times": 20, "eight_times": 40}
+NEEDS = {"twice": {"twice"}, "four_times": {"twice", "four_times"}, "eight_times": set(WORTH)}
+PROCESSES = [
+    ["twice four_times eight_times", "twice four_times eight_times"],
+    ["eight_times four_times twice", "eight_times four_times twice"],
+    ["four_times", "four_times"],
+    # A function is compiled where those it rests on had been read back one by one.
+    ["four_times", "twice four_times eight_times", "eight_times"],
+]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_functions_that_are_called_where_they_lie_are_read_back_in_a_process_of_their_own(tmp_path, order):
+@pytest.mark.parametrize("processes", PROCESSES)
+def test_functions_that_are_called_where_they_lie_are_read_back_in_a_process_of_their_own(tmp_path, processes):
     source = tmp_path / "callers.py"
     source.write_text(CALLERS, encoding="utf-8")
-    calls = ", ".join(f"callers.{name}(5)" for name in order)
-    text = f"""
+    ready = set()
+    for order in map(str.split, processes):
+        calls = ", ".join(f"callers.{name}(5)" for name in order)
+        text = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import callers
@@ -178,9 +188,6 @@ told = []
 with listening(lambda kind, about: told.append(kind)):
     print({calls}, callers.by_address(callers.address_of(callers.twice), 5), told.count("compile"))
 """
-    worth = {"twice": 10, "four_times": 20, "eight_times": 40}
-    printed = []
-    for _ in range(2):
         run = subprocess.run(
             [sys.executable, "-c", text],
             env={**os.environ, compiled.CACHE_VARIABLE: str(tmp_path / "cache")},
@@ -188,6 +195,7 @@ with listening(lambda kind, about: told.append(kind)):
             text=True,
             check=True,
         )
-        printed.append([int(each) for each in run.stdout.split()])
-    compiled_first = len({"twice", "four_times", *order}) + 1
-    assert printed == [[*(worth[name] for name in order), 11, n] for n in (compiled_first, 0)]
+        needed = {"by_address"}.union(*map(NEEDS.get, order))
+        printed = [int(each) for each in run.stdout.split()]
+        assert printed == [*map(WORTH.get, order), 11, len(needed - ready)]
+        ready |= needed

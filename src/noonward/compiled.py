@@ -54,7 +54,7 @@ def cache_folder(source: Path) -> Path:
     Args:
         source: File that exists.
     """
-    return cache_base() / digest(closure([source], _imports(cache_base())), f"numba {numba.__version__}")
+    return cache_base() / digest(closure([source], _imports(cache_base())), f"numba {numba.__version__}, files 2")
 
 
 @functools.cache

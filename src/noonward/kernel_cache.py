@@ -64,12 +64,12 @@ def _callees(library: Any) -> list[ApartLibrary]:
     return list(found)
 
 
-def _load_callee(codegen: Any, kept: tuple[Any, ...]) -> list[ApartLibrary]:
-    """Returns a library as it was kept, or none if its functions are here already."""
+def _load_callee(codegen: Any, kept: tuple[Any, ...]) -> ApartLibrary:
+    """Returns a library as it was kept; without code, if its functions are here already, for callers yet to come."""
     *serialized, names = kept
     if all(map(codegen._engine.is_symbol_defined, names)):
-        return []
-    return [_as_apart(codegen.unserialize_library(tuple(serialized)), kept)]
+        return _as_apart(JITCodeLibrary(codegen, kept[0]), kept)
+    return _as_apart(codegen.unserialize_library(tuple(serialized)), kept)
 
 
 def _as_apart(library: Any, kept: tuple[Any, ...]) -> ApartLibrary:
@@ -118,7 +118,7 @@ class KernelCache(_Cache):
                 raise ValueError("checksum")
             reduced, apart, callees = pickle.loads(content)
             codegen = target_context.codegen()
-            called = [library for each in callees for library in _load_callee(codegen, each)]
+            called = [_load_callee(codegen, each) for each in callees]
             made = CompileResult._rebuild(target_context, *reduced)
             made.library._linking_libraries = called
             if apart is not None:

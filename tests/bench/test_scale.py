@@ -36,6 +36,9 @@ def test_every_part_of_a_run_is_timed_per_job(monkeypatch):
     assert metrics["scale/bound/us_per_job"].value > 0
     assert 0 < metrics["scale/bound_gap"].value <= metrics["scale/planner_gap"].value < 0.5
     assert -20 < metrics["scale/kinds_points"].value == metrics["scale/kinds_points_least"].value < 20
+    assert metrics["plan/D2_N200/cpu_s"].value > 0
+    assert metrics["plan/D2_N200/replan_cpu_s"].value > 0
+    assert abs(metrics["plan/D2_N200/gap"].value) < 1e-6
     assert 0.05 < metrics["scale/peak_gib"].value < 64
 
 

@@ -40,6 +40,7 @@ def as_pattern(name: str) -> re.Pattern[str]:
         .replace("CELL", r"N\d+/0\.\d\d")
         .replace("TEST", r"[a-z]+")
         .replace("SIZE", r"\w+_jobs_\d+_sites")
+        .replace("COUNT", r"\d+")
         .replace("ANSWER", r"[\w-]+")
         .replace("LEVER", r"[\w-]+")
         .replace("CUT", r"[\d.]+")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from noonward.bench.plan import large_problem
 from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import scenario_from
@@ -26,6 +27,7 @@ from noonward.ledger.ledger import settle
 from noonward.ledger.record import write_record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
+from noonward.schedule.plan.solve import Planner
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
 
@@ -51,6 +53,8 @@ ALIKE_JOBS: Final = 4000
 """Its jobs, about."""
 DRAWS: Final = 4
 """Draws of it."""
+PLAN_SAMPLES: Final = 200
+"""Samples of the day-ahead plan."""
 WARM_JOBS: Final = 200
 """Jobs of the run that compiles."""
 GIB: Final = 2.0**30
@@ -233,7 +237,28 @@ def _kinds_of_sites(scale: Scale) -> list[Metric]:
     ]
 
 
-PARTS: Final[tuple[Callable[[Scale], list[Metric]], ...]] = (_whole_path, _planner_and_bound, _kinds_of_sites)
+def _day_ahead_plan(scale: Scale) -> list[Metric]:
+    """A day-ahead plan of as many clusters as there are sites, and the same with an hour's new data."""
+    clusters = max(2, len(scale.scenario.fleet.sites) // 2 * 2)
+    problem, planner = large_problem(clusters, PLAN_SAMPLES), Planner()
+    plan = planner.plan(problem)
+    known_NKC = problem.load_NKC.copy()
+    known_NKC[:, 0] = known_NKC[0, 0]
+    again = planner.replan(plan, load_NKC=known_NKC)
+    name = f"plan/D{clusters}_N{PLAN_SAMPLES}"
+    return [
+        Metric.of(f"{name}/cpu_s", plan.certificate.cpu_s, "CPU s"),
+        Metric.of(f"{name}/replan_cpu_s", again.certificate.cpu_s, "CPU s"),
+        Metric.of(f"{name}/gap", plan.certificate.gap, "fraction"),
+    ]
+
+
+PARTS: Final[tuple[Callable[[Scale], list[Metric]], ...]] = (
+    _whole_path,
+    _planner_and_bound,
+    _kinds_of_sites,
+    _day_ahead_plan,
+)
 """What is measured, in this order. A further part is one function."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from noonward.arrays import I8
 from noonward.schedule.plan.constraints import define_active, define_always, define_fit, define_slope, raise_pairs
 from noonward.schedule.plan.problem import PlanProblem
-from noonward.schedule.plan.program import Active, Goal, Method, Point, Program
+from noonward.schedule.plan.program import Active, Goal, Links, Method, Point, Program
 
 TOLERANCE: Final = 1e-8
 """Violation of a row that is not worth generating it, in units of the largest load."""
@@ -44,6 +44,8 @@ class Solved:
         rounds: Times an LP was solved.
         iterations: Iterations in all.
         violation: Largest violation of any row, generated or not, in the program's units.
+        bound: What no plan's value is below, in the program's units.
+        links: What links its parts, where it was made by parts.
     """
 
     program: Program
@@ -51,6 +53,13 @@ class Solved:
     rounds: int
     iterations: int
     violation: float
+    bound: float
+    links: Links | None = None
+
+    @property
+    def active(self) -> Active:
+        """What a program of the same shape starts from."""
+        return replace(self.program.active(self.point), links=self.links)
 
 
 def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "cost") -> Solved | None:
@@ -70,8 +79,31 @@ def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "c
         solved = 1
     elif len(problem.entries) < SMALL:
         method = "simplex"
-    program = _blank(problem, goal)
+    program = blank(problem, goal)
     define_active(program, active)
+    return complete(program, method, solved, iterations)
+
+
+def complete(
+    program: Program,
+    method: Method,
+    solved: int = 0,
+    iterations: int = 0,
+    *,
+    tolerance: float = TOLERANCE,
+    most: int | None = None,
+) -> Solved | None:
+    """Adds violated rows to a program and solves it again until none is left; None where it has no solution.
+
+    Args:
+        program: The program, with the rows to begin with.
+        method: How it is solved first.
+        solved: LPs solved so far.
+        iterations: Their iterations.
+        tolerance: Violation of a row that is not worth generating it, in units of the largest load.
+        most: Sample rows that are added for a place in a round, the most violated ones; None: all.
+    """
+    problem = program.problem
     for rounds in range(solved + 1, MOST_ROUNDS + 1):
         point = program.run(method)
         if point is None and problem.robust and problem.support and (program.raised_G < 0).any():
@@ -84,14 +116,14 @@ def generate(problem: PlanProblem, active: Active | None = None, goal: Goal = "c
         if point is None:
             return None
         iterations += point.iterations
-        found, violation = missing(program, point, TOLERANCE)
+        found, violation = missing(program, point, tolerance, most)
         if found.size == 0:
-            return Solved(program, point, rounds, iterations, violation)
+            return Solved(program, point, rounds, iterations, violation, program.bound(point))
         if method == "simplex" or rounds >= MOST_INTERIOR or found.size < MANY:
             method = "simplex"
         else:
             kept = program.active(point)
-            program = _blank(problem, goal)
+            program = blank(problem, program.goal)
             define_active(program, kept)
         define_active(program, found)
     raise AssertionError(f"row generation has not ended after {MOST_ROUNDS} rounds")
@@ -112,7 +144,7 @@ def _rough(problem: PlanProblem, goal: Goal) -> tuple[Active, int]:
     With lambda fixed the slope rows become bounds and the LP has half the rows, without their dense column. The guess
     is ``FIRST_SPREAD`` x the least lambda possible, that of every load spread evenly; only the time depends on it.
     """
-    program = _blank(problem, goal)
+    program = blank(problem, goal)
     define_fit(program, *first_rows(program))
     if problem.robust:
         define_slope(program, program.fix_slope(FIRST_SPREAD))
@@ -129,31 +161,46 @@ def _rough(problem: PlanProblem, goal: Goal) -> tuple[Active, int]:
 
 def whole(problem: PlanProblem) -> Solved | None:
     """Solves the LP with every row and column from the start, by HiGHS alone: what row generation is held against."""
-    program = _blank(problem, "cost")
+    program = blank(problem, "cost")
     sample_R, place_R = np.nonzero(program.fit_NP < 0)
     define_fit(program, sample_R, place_R)
     if problem.robust:
         define_slope(program, np.arange(program.pairs))
         raise_pairs(program, np.arange(program.pairs if problem.support else 0))
     point = program.run("choose")
-    return None if point is None else Solved(program, point, 1, point.iterations, 0.0)
+    return None if point is None else Solved(program, point, 1, point.iterations, 0.0, program.bound(point))
 
 
-def _blank(problem: PlanProblem, goal: Goal) -> Program:
-    program = Program(problem, goal)
+def blank(problem: PlanProblem, goal: Goal = "cost", units: tuple[float, float] | None = None) -> Program:
+    """Returns the program of a problem without rows that are generated."""
+    program = Program(problem, goal, units)
     define_always(program)
     return program
 
 
-def missing(program: Program, point: Point, tolerance: float) -> tuple[Active, float]:
-    """Returns the rows a solution violates and the e that would improve it, and the largest violation of any row."""
+def missing(program: Program, point: Point, tolerance: float, most: int | None = None) -> tuple[Active, float]:
+    """Returns the rows a solution violates and the e that would improve it, and the largest violation of any row.
+
+    Args:
+        program: The program.
+        point: The solution.
+        tolerance: Violation that does not count.
+        most: Sample rows of a place at most, the most violated ones; None: all.
+    """
     excess_NP, over_G = program.excess_NP(point.x), program.over_G(point.x)
     worst = max(0.0, float(excess_NP.max()), float(over_G.max()))
     raised_G = np.zeros(program.pairs, dtype=bool)
     if program.problem.robust and program.problem.support:
         raised_G = (program.reduced_G(point) < -PRICE_TOLERANCE) & (program.raised_G < 0)
+    new_NP = np.where(program.fit_NP < 0, excess_NP, -np.inf)
+    sample_R, place_R = np.nonzero(new_NP > tolerance)
+    if most is not None:
+        sample_R = np.argpartition(new_NP, -most, axis=0)[-most:].ravel()
+        place_R = np.tile(np.arange(program.places), most)
+        kept = new_NP[sample_R, place_R] > tolerance
+        sample_R, place_R = sample_R[kept], place_R[kept]
     found = Active(
-        fit_RX=np.stack(np.nonzero((excess_NP > tolerance) & (program.fit_NP < 0))),
+        fit_RX=np.stack([sample_R, place_R]),
         slope_R=np.flatnonzero((over_G > tolerance) & (program.slope_G < 0)),
         raised_R=np.flatnonzero(raised_G),
     )
@@ -169,10 +216,9 @@ def first_rows(program: Program) -> tuple[I8, I8]:
     entries, pairs, uses = program.entries, program.pairs, program.uses
     count_L = np.bincount(entries.load_M, minlength=program.loads)
     even_Z = 1.0 / count_L[entries.load_M[entries.entry_Z[:uses]]]
-    even_LP = np.zeros((program.uncertain, program.places))
-    even_LP[entries.load_G[:pairs], entries.place_G[:pairs]] = np.bincount(entries.pair_Z[:uses], even_Z, pairs)
+    even_G = np.bincount(entries.pair_Z[:uses], even_Z, pairs).astype(np.float64)
     # Rounded and sorted stably: a CPU's order of sums, or of equal loads, would lead to another vertex of the LP.
-    load_NP = np.round(program.load_NL @ even_LP, LOAD_DECIMALS)
+    load_NP = np.round(program.load_at_NP(even_G), LOAD_DECIMALS)
     keep = min(int(np.ceil(program.problem.beta * program.samples / 2)), MOST_FIRST // program.places)
     keep = min(max(keep, 2), program.samples)
     sample_XP = np.argsort(-load_NP, axis=0, kind="stable")[:keep]

@@ -22,6 +22,8 @@ Method = Literal["interior", "crossover", "simplex", "choose"]
 ROUGH: Final = 1e-4
 """Optimality tolerance of an interior-point run whose only use is to say which rows matter."""
 
+MOST_DENSE: Final = 2**23
+"""Loads x places up to which what loads weigh at places is multiplied out in full."""
 NEAR_FIT: Final = 0.01
 """Room, in units of the largest load, up to which a sample row is kept for the next interior-point run."""
 NEAR_SLOPE: Final = 0.02
@@ -57,6 +59,23 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Links:
+    """What links the parts of a plan, in the problem's units.
+
+    Attributes:
+        tail_N: p of the guarantee, the excess of every sample.
+        excess: q of the guarantee.
+        slope: lambda.
+        share_WB: Share of each load that several parts may take, by part.
+    """
+
+    tail_N: F8
+    excess: float
+    slope: float
+    share_WB: F8
+
+
+@dataclass(frozen=True, kw_only=True)
 class Active:
     """Rows that (nearly) bind and columns in use: what a program of the same shape starts from.
 
@@ -64,16 +83,26 @@ class Active:
         fit_RX: Samples and places of the fit rows, (2, rows).
         slope_R: Pairs of the slope rows.
         raised_R: Pairs whose e has a column.
+        links: What linked the parts of a very large plan; None otherwise.
     """
 
     fit_RX: I8
     slope_R: I8
     raised_R: I8
+    links: Links | None = None
 
     @property
     def size(self) -> int:
         """Rows and columns in all."""
         return int(self.fit_RX.shape[1]) + len(self.slope_R) + len(self.raised_R)
+
+
+def _units_of(problem: PlanProblem) -> tuple[float, float]:
+    """Returns the largest load and the largest cost."""
+    queued = max((wait.load for wait in problem.queued), default=0.0)
+    largest = problem.largest_KC.max() if problem.support else 0.0
+    unit = float(max(problem.load_NKC.max(), largest, queued)) or 1.0
+    return unit, float(np.abs(problem.cost_TD).max() + problem.peak_cost_D.max()) or 1.0
 
 
 class Program:
@@ -86,10 +115,11 @@ class Program:
         problem: What to plan.
         goal: ``cost``: f(v), Eq. (7), at the capacity given. ``stretch``: the least g with which capacities of
             (1 + g) x ``capacity_TD`` would do. ``tail``: the least left side less right side of the guarantee.
+        units: ``unit`` and ``money``; by default the problem's own.
     """
 
-    def __init__(self, problem: PlanProblem, goal: Goal = "cost") -> None:
-        self.problem = problem
+    def __init__(self, problem: PlanProblem, goal: Goal = "cost", units: tuple[float, float] | None = None) -> None:
+        self.problem, self.goal = problem, goal
         self.samples, self.hours, self.classes, self.span, self.clusters = problem.shape
         self.entries = problem.entries
         self.uncertain = self.hours * self.classes
@@ -97,10 +127,7 @@ class Program:
         self.places = problem.capacity_TD.size
         self.pairs = int(np.searchsorted(self.entries.load_G, self.uncertain))
         self.uses = int(self.entries.first_G[self.pairs])
-        queued = max((wait.load for wait in problem.queued), default=0.0)
-        largest = problem.largest_KC.max() if problem.support else 0.0
-        self.unit = float(max(problem.load_NKC.max(), largest, queued)) or 1.0
-        self.money = float(np.abs(problem.cost_TD).max() + problem.peak_cost_D.max()) or 1.0
+        self.unit, self.money = units or _units_of(problem)
         self.load_NL = problem.load_NKC.reshape(self.samples, -1) / self.unit
         self.largest_L = problem.largest_KC.ravel() / self.unit
         self.queued_Q = np.array([wait.load for wait in problem.queued]) / self.unit
@@ -235,11 +262,25 @@ class Program:
 
     def excess_NP(self, x: F8) -> F8:
         """Returns left side less right side of every fit row, generated or not."""
-        share_LP = np.zeros((self.uncertain, self.places))
-        share_LP[self.entries.load_G[: self.pairs], self.entries.place_G[: self.pairs]] = self.slope_of(x)
         rest_N = x[self.p : self.q] - x[self.q]
-        excess: F8 = self.load_NL @ share_LP - x[self.w : self.peak] - rest_N[:, None]
+        excess: F8 = self.load_at_NP(self.slope_of(x)) - x[self.w : self.peak] - rest_N[:, None]
         return excess
+
+    def load_at_NP(self, weight_G: F8) -> F8:
+        """Returns what every sample loads every place with, if each pair's load weighs so much at its place."""
+        load_G, place_G = self.entries.load_G[: self.pairs], self.entries.place_G[: self.pairs]
+        if self.uncertain * self.places <= MOST_DENSE:
+            weight_LP = np.zeros((self.uncertain, self.places))
+            weight_LP[load_G, place_G] = weight_G
+            dense: F8 = self.load_NL @ weight_LP
+            return dense
+        load_NP = np.zeros((self.samples, self.places))
+        order = np.argsort(place_G, kind="stable")
+        first_X = np.flatnonzero(np.diff(place_G[order], prepend=-1))
+        used, load_X, weight_X = place_G[order[first_X]], load_G[order], weight_G[order]
+        for load_L, out_P in zip(self.load_NL, load_NP, strict=True):
+            out_P[used] = np.add.reduceat(load_L[load_X] * weight_X, first_X)
+        return load_NP
 
     def over_G(self, x: F8) -> F8:
         """Returns slope less lambda of every pair; minus infinity without a radius, where there is no such row."""
@@ -262,6 +303,21 @@ class Program:
         sloped = self.slope_G >= 0
         reduced[sloped] += point.dual[self.slope_G[sloped]]
         return reduced
+
+    def bound(self, point: Point) -> float:
+        """Returns the dual value of an optimum, in units of its value: no plan costs less.
+
+        A place's capacity and a station's peak before hour 0 are bounds of columns, whose duals count.
+        """
+        places = slice(self.loads, self.loads + self.places)
+        short_P = np.minimum(point.reduced[self.v : self.w], 0.0)
+        peak_D = np.maximum(point.reduced[self.peak : self.p], 0.0)
+        return (
+            float(peak_D @ self.before)
+            + float(point.dual[: self.loads].sum())
+            + float(point.dual[places] @ self.placed_P)
+            + float(short_P @ self.capacity_P)
+        )
 
     def active(self, point: Point, *, guessed: bool = False) -> Active:
         """Returns the rows generated so far that a solution satisfies with little room.

@@ -14,10 +14,12 @@ from noonward.arrays import F8
 from noonward.errors import ScenarioError
 from noonward.schedule.plan.generate import Solved, generate
 from noonward.schedule.plan.infeasible import why_infeasible
+from noonward.schedule.plan.parts import MANY_ENTRIES, plan_by_parts
 from noonward.schedule.plan.problem import PlanProblem
-from noonward.schedule.plan.program import Active
+from noonward.schedule.plan.program import Active, Links
 from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices
 
+_LINKS: Final = ("tail_N", "excess", "slope", "share_WB")
 SHAPE_DECIMALS: Final = 9
 """Decimals to which loads over their sample's largest are compared."""
 
@@ -78,10 +80,12 @@ class Planner:
         if len(samples) != len(problem.load_NKC):
             count = len(problem.load_NKC)
             raise ScenarioError(f"{len(samples)} names were given for {count} samples; give one a sample")
-        solved = generate(problem, self._start(samples) if shape == self._shape else None)
+        start = self._start(samples) if shape == self._shape else None
+        solved = plan_by_parts(problem, start) if len(problem.entries) >= MANY_ENTRIES else None
+        solved = solved or generate(problem, start)
         if solved is None:
             raise why_infeasible(problem)
-        self.active, self._shape, self._samples = solved.program.active(solved.point), shape, samples
+        self.active, self._shape, self._samples = solved.active, shape, samples
         return _plan_of(solved, time.process_time() - began_s)
 
     def state(self) -> dict[str, Any]:
@@ -89,15 +93,22 @@ class Planner:
         if self.active is None:
             return {}
         rows = {name: getattr(self.active, name).copy() for name in ("fit_RX", "slope_R", "raised_R")}
-        return {"shape": self._shape, "samples": list(self._samples), **rows}
+        links = self.active.links
+        return {
+            "shape": self._shape,
+            "samples": list(self._samples),
+            **rows,
+            "links": {} if links is None else {name: getattr(links, name) for name in _LINKS},
+        }
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> Planner:
         """Returns the planner of a ``state``."""
         if not state:
             return cls()
-        active = Active(**{name: np.array(state[name]) for name in ("fit_RX", "slope_R", "raised_R")})
-        return cls(active, state["shape"], tuple(state["samples"]))
+        links = Links(**state["links"]) if state["links"] else None
+        rows = {name: np.array(state[name]) for name in ("fit_RX", "slope_R", "raised_R")}
+        return cls(Active(**rows, links=links), state["shape"], tuple(state["samples"]))
 
     def _start(self, samples: tuple[str, ...]) -> Active | None:
         """Returns the active rows of the last plan, each at the place where its sample stands now."""
@@ -110,7 +121,12 @@ class Planner:
         moved_RX = self.active.fit_RX.copy()
         moved_RX[0] = at_N[moved_RX[0]]
         known_RX = moved_RX[:, moved_RX[0] >= 0]
-        return replace(self.active, fit_RX=known_RX) if known_RX.size else None
+        links = self.active.links
+        if links is not None:
+            tail_N = np.zeros(len(samples))
+            tail_N[at_N[at_N >= 0]] = links.tail_N[at_N >= 0]
+            links = replace(links, tail_N=tail_N)
+        return replace(self.active, fit_RX=known_RX, links=links) if known_RX.size else None
 
     def replan(self, plan: Plan, **changes: Any) -> Plan:
         """Returns the plan of the same problem with an hour's new data, say; ``horizon.remaining`` moves on an hour.
@@ -137,14 +153,6 @@ def _plan_of(solved: Solved, cpu_s: float) -> Plan:
     scale = program.unit * program.money
     curve_TD = np.clip(x[program.v : program.w], 0.0, program.capacity_P).reshape(grid) * program.unit
     short_P = np.minimum(point.reduced[program.v : program.w], 0.0)
-    # A station's peak before hour 0 is a lower bound whose dual counts.
-    peak = float(np.maximum(point.reduced[program.peak : program.p], 0.0) @ program.before)
-    bound = (
-        peak
-        + float(point.dual[:loads].sum())
-        + float(point.dual[loads : loads + places] @ program.placed_P)
-        + float(short_P @ program.capacity_P)
-    )
     return Plan(
         problem=problem,
         curve_TD=curve_TD,
@@ -159,7 +167,7 @@ def _plan_of(solved: Solved, cpu_s: float) -> Plan:
         ),
         certificate=Certificate(
             violation=solved.violation * program.unit,
-            gap=(point.value - bound) / max(abs(point.value), 1e-12),
+            gap=(point.value - solved.bound) / max(abs(point.value), 1e-12),
             rows=int((program.fit_NP >= 0).sum()),
             rows_whole=program.samples * places,
             slopes=int((program.slope_G >= 0).sum()),

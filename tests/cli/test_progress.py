@@ -80,6 +80,14 @@ def test_stretches_of_a_bound_count(clock: list[float]) -> None:
     assert left.told() == "about 12 min left"  # 1.75 of 2 steps at 400 s
 
 
+def test_a_part_of_another_name_than_its_step_leaves_no_time_below_zero(clock: list[float]) -> None:
+    left = TimeLeft(2)
+    for clock[0] in (100.0, 200.0):
+        left.within("run: 1,000 of 1,000 jobs")
+        left.step("us_per_job")
+    assert left.told() == "about 0 s left"
+
+
 def test_before_anything_is_known_no_time_is_told(clock: list[float]) -> None:
     left = TimeLeft(2)
     clock[0] = 100.0

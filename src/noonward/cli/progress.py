@@ -56,7 +56,10 @@ class TimeLeft:
             self._note()
 
     def _note(self) -> None:
-        self._past.append((time.monotonic(), self.done + sum(self._parts.values())))
+        begun = sum(self._parts.values())
+        if self.total is not None:  # a part whose name is not its step's is not forgotten with it
+            begun = min(begun, max(0, self.total - self.done))
+        self._past.append((time.monotonic(), self.done + begun))
 
     def seconds(self) -> float | None:
         """Returns the seconds left, or None while nothing is known of the pace."""

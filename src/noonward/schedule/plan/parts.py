@@ -31,6 +31,8 @@ MOST_CLUSTERS: Final = 8
 """Clusters of a part at most; a class that would make it larger is wide."""
 GAP: Final = 1e-6
 """Gap between a plan's cost and its bound, over the cost, at which it is taken."""
+LEAST_COST: Final = 1.0
+"""Cost that a gap is compared with at the least, in units of the largest load for an hour at the largest cost."""
 MOST_ROUNDS: Final = 300
 """Rounds at most; 20 to 50 are usual."""
 FIRST_PLACE_ROWS: Final = 2
@@ -258,7 +260,7 @@ class Master:
     """
 
     def __init__(self, whole: Program, parts: Sequence[Part]) -> None:
-        self.parts, wide = parts, len(parts[0].wide_W)
+        self.parts, self.whole, wide = parts, whole, len(parts[0].wide_W)
         self.share = whole.samples + 2
         self.cost = self.share + wide * len(parts)
         count = self.cost + len(parts)
@@ -320,6 +322,15 @@ class Master:
                 np.append(-slope, 1.0),
             )
 
+    def exact(self, links_X: F8) -> F8:
+        """Returns links that serve every load and keep the guarantee, not only to the solver's tolerance."""
+        tail_N, slope = links_X[: self.share - 2], links_X[self.share - 1]
+        problem = self.whole.problem
+        least_q = (slope * problem.eps / self.whole.unit + tail_N.mean()) / problem.beta
+        share_WB = links_X[self.share :].reshape(-1, len(self.parts))
+        share_WB = share_WB / np.minimum(share_WB.sum(axis=1, keepdims=True), 1.0)
+        return np.concatenate([tail_N, [max(links_X[self.share - 2], least_q), slope], share_WB.ravel()])
+
     def solve(self, lower_X: F8 | None = None, upper_X: F8 | None = None) -> tuple[F8, float]:
         """Returns the links of least cost, within a box if one is given, and that cost."""
         lower = self.lower if lower_X is None else np.maximum(self.lower, lower_X)
@@ -329,7 +340,7 @@ class Master:
         status = self.solver.getModelStatus()
         assert status == highspy.HighsModelStatus.kOptimal, self.solver.modelStatusToString(status)
         links_X = np.array(self.solver.getSolution().col_value)[: self.cost]
-        return np.maximum(links_X, 0.0), float(self.solver.getInfo().objective_function_value)
+        return self.exact(np.maximum(links_X, 0.0)), float(self.solver.getInfo().objective_function_value)
 
     def duals(self) -> tuple[F8, list[F8], list[F8]]:
         """Returns duals of the whole: of wide loads' service rows, and of each part ``dual_R`` and ``reduced_C``.
@@ -393,10 +404,11 @@ def plan_by_parts(problem: PlanProblem, active: Active | None = None) -> Solved 
             best_X, best = links_X, value
         links_X, bound = master.solve(best_X - size * side_X, best_X + size * side_X)
         tolerance = min(tolerance, max(TOLERANCE, GAP_SHARE * (best - bound) / whole.places))
-        if best - bound > 2 * GAP * abs(best):
+        enough = GAP * max(abs(best), LEAST_COST)
+        if best - bound > 2 * enough:
             continue
         _, bound = master.solve()
-        if best - bound <= GAP * abs(best):
+        if best - bound <= enough:
             exact_B = _solve(master, best_X, TOLERANCE)
             if (
                 exact_B is None
@@ -404,11 +416,11 @@ def plan_by_parts(problem: PlanProblem, active: Active | None = None) -> Solved 
             ):
                 return None
             best = sum(solved.point.value for solved in exact_B)
-            if best - bound <= GAP * abs(best):
+            if best - bound <= enough:
                 return _together(whole, master, exact_B, best_X, bound, rounds, iterations)
         tolerance, size = TOLERANCE, size * BOX_WIDENS
         links_X, bound = master.solve(best_X - size * side_X, best_X + size * side_X)
-    raise AssertionError(f"planning by parts has not ended after {MOST_ROUNDS} rounds")
+    return None
 
 
 def _wide_loads(problem: PlanProblem, clusters: Sequence[Sequence[int]]) -> I8:
@@ -439,15 +451,14 @@ def _stretch(part: Part, solved: Solved) -> float:
 
 def _first_links(whole: Program, master: Master, parts: Sequence[Part], links: Links | None) -> F8:
     """Returns the links to begin with: those of an earlier plan, or what load spread evenly needs."""
-    problem, unit = whole.problem, whole.unit
+    unit = whole.unit
     if links is not None and links.share_WB.shape == (len(parts[0].wide_W), len(parts)):
         tail_N, excess, slope, share_WB = links.tail_N / unit, links.excess / unit, links.slope, links.share_WB
     else:
         takes_WB = np.stack([np.where(part.wide_W >= 0, len(part.cluster_D), 0) for part in parts], axis=1)
         share_WB = takes_WB / takes_WB.sum(axis=1, keepdims=True)
         tail_N, excess, slope = _even_tail(whole)
-    least = (slope * problem.eps / unit + tail_N.mean()) / problem.beta
-    return np.concatenate([tail_N, [max(excess, least), slope], share_WB.ravel()])
+    return master.exact(np.concatenate([tail_N, [excess, slope], share_WB.ravel()]))
 
 
 def _even_tail(whole: Program) -> tuple[F8, float, float]:

@@ -52,6 +52,14 @@ def test_a_segment_ends_with_the_run():
     assert cut.units_J.tolist() == [3600.0, 1800.0]
 
 
+def test_a_run_shorter_than_its_times_are_exact_is_done():
+    outcome = played()
+    job_J = outcome.job_J.copy()
+    job_J["finish_s"][0] = job_J["start_s"][0]
+    job_J["start_s"][1] = np.nan
+    assert replace(outcome, job_J=job_J).units_J.tolist() == [3600.0, 0.0]
+
+
 def test_segments_of_one_job_add_up_at_any_sites_and_times():
     signals = environment().site_signals
     # Job 1 draws 1 kW at site a in hour 0, at the same time 2 kW at b, and 1 kW at a for the first half of hour 1.

@@ -265,9 +265,13 @@ class Outcome:
 
     @property
     def units_J(self) -> F8:
-        """Units of work that were processed by the run's end; those of running jobs pro rata."""
+        """Units of work that were processed by the run's end; those of running jobs pro rata.
+
+        A run so short that its end rounds to its start is done.
+        """
         start_s_J, finish_s_J = self.job_J["start_s"], self.job_J["finish_s"]
-        share_J = (np.minimum(finish_s_J, self.ended_s) - start_s_J) / (finish_s_J - start_s_J)
+        ran_s_J, whole_s_J = np.minimum(finish_s_J, self.ended_s) - start_s_J, finish_s_J - start_s_J
+        share_J = np.divide(ran_s_J, whole_s_J, out=np.ones_like(ran_s_J), where=whole_s_J != 0)
         units_J = np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J
         if self.segment_K is not None:
             noted_J = np.isin(np.arange(len(units_J)), self.segment_K["job"])

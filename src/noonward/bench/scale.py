@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from noonward.bench.plan import large_problem
+from noonward.bench.plan import large_problem, replan_one_hour
 from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import scenario_from
@@ -240,11 +240,9 @@ def _kinds_of_sites(scale: Scale) -> list[Metric]:
 def _day_ahead_plan(scale: Scale) -> list[Metric]:
     """A day-ahead plan of as many clusters as there are sites, and the same with an hour's new data."""
     clusters = max(2, len(scale.scenario.fleet.sites) // 2 * 2)
-    problem, planner = large_problem(clusters, PLAN_SAMPLES), Planner()
-    plan = planner.plan(problem)
-    known_NKC = problem.load_NKC.copy()
-    known_NKC[:, 0] = known_NKC[0, 0]
-    again = planner.replan(plan, load_NKC=known_NKC)
+    planner = Planner()
+    plan = planner.plan(large_problem(clusters, PLAN_SAMPLES))
+    again = replan_one_hour(planner, plan)
     name = f"plan/D{clusters}_N{PLAN_SAMPLES}"
     return [
         Metric.of(f"{name}/cpu_s", plan.certificate.cpu_s, "CPU s"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from noonward.schedule.plan import LoadClass, Planner, PlanProblem, Queued, parts
+from noonward.schedule.plan import program as programs
 from noonward.schedule.plan import solve as planning
 from noonward.schedule.plan.generate import generate, whole
 from noonward.schedule.plan.parts import clusters_of_parts, plan_by_parts
@@ -102,6 +103,14 @@ def test_scarce_capacity_has_its_price(seed, small_parts):
     assert solved.program.bound(solved.point) == pytest.approx(solved.bound, rel=1e-6)
     assert solved.point.reduced[solved.program.v : solved.program.w].min() < 0
     assert plan_by_parts(replace(scarce, capacity_TD=0.98 * enough * scarce.capacity_TD)) is None
+
+
+def test_loads_at_places_are_the_same_without_the_zeros_between(monkeypatch):
+    large = programs.Program(fleet_problem(5))
+    weight_G = np.random.default_rng(0).uniform(size=large.pairs)
+    dense_NP = large.load_at_NP(weight_G)
+    monkeypatch.setattr(programs, "MOST_DENSE", 0)
+    assert large.load_at_NP(weight_G) == pytest.approx(dense_NP, rel=1e-12)
 
 
 def many(problem, monkeypatch):

@@ -213,12 +213,8 @@ def first_rows(program: Program) -> tuple[I8, I8]:
     Half the tail's samples, at least 2, within ``MOST_FIRST`` rows: fewer leave more to find, more make the first LP
     larger.
     """
-    entries, pairs, uses = program.entries, program.pairs, program.uses
-    count_L = np.bincount(entries.load_M, minlength=program.loads)
-    even_Z = 1.0 / count_L[entries.load_M[entries.entry_Z[:uses]]]
-    even_G = np.bincount(entries.pair_Z[:uses], even_Z, pairs).astype(np.float64)
     # Rounded and sorted stably: a CPU's order of sums, or of equal loads, would lead to another vertex of the LP.
-    load_NP = np.round(program.load_at_NP(even_G), LOAD_DECIMALS)
+    load_NP = np.round(program.even_load_NP(), LOAD_DECIMALS)
     keep = min(int(np.ceil(program.problem.beta * program.samples / 2)), MOST_FIRST // program.places)
     keep = min(max(keep, 2), program.samples)
     sample_XP = np.argsort(-load_NP, axis=0, kind="stable")[:keep]

@@ -257,10 +257,11 @@ class Master:
     Args:
         whole: LP of the whole.
         parts: Its parts.
+        wide_W: Loads of the whole that several parts may take.
     """
 
-    def __init__(self, whole: Program, parts: Sequence[Part]) -> None:
-        self.parts, self.whole, wide = parts, whole, len(parts[0].wide_W)
+    def __init__(self, whole: Program, parts: Sequence[Part], wide_W: I8) -> None:
+        self.whole, self.parts, self.wide_W, wide = whole, parts, wide_W, len(wide_W)
         self.share = whole.samples + 2
         self.cost = self.share + wide * len(parts)
         count = self.cost + len(parts)
@@ -354,14 +355,14 @@ class Master:
             if weight > 0:
                 dual_B[b] += weight * plane.dual_R
                 reduced_B[b] += weight * plane.reduced_C
-        return row_dual[1 : 1 + len(self.parts[0].wide_W)], dual_B, reduced_B
+        return row_dual[1 : 1 + len(self.wide_W)], dual_B, reduced_B
 
     def shares(self, links_X: F8, b: int) -> F8:
         """Returns the shares of wide loads that a part takes."""
         return links_X[self._shares(b)]
 
     def _shares(self, b: int) -> I8:
-        return self.share + np.arange(len(self.parts[0].wide_W)) * len(self.parts) + b
+        return self.share + np.arange(len(self.wide_W)) * len(self.parts) + b
 
 
 def _least(program: Program) -> float:
@@ -383,7 +384,7 @@ def plan_by_parts(problem: PlanProblem, active: Active | None = None) -> Solved 
     whole = blank(problem)
     wide_W = _wide_loads(problem, clusters)
     parts = [Part.of(whole, mine, wide_W) for mine in clusters]
-    master = Master(whole, parts)
+    master = Master(whole, parts, wide_W)
     links_X = _first_links(whole, master, parts, None if active is None else active.links)
     for part in parts:
         part.begin(active)
@@ -452,7 +453,7 @@ def _stretch(part: Part, solved: Solved) -> float:
 def _first_links(whole: Program, master: Master, parts: Sequence[Part], links: Links | None) -> F8:
     """Returns the links to begin with: those of an earlier plan, or what load spread evenly needs."""
     unit = whole.unit
-    if links is not None and links.share_WB.shape == (len(parts[0].wide_W), len(parts)):
+    if links is not None and links.share_WB.shape == (len(master.wide_W), len(parts)):
         tail_N, excess, slope, share_WB = links.tail_N / unit, links.excess / unit, links.slope, links.share_WB
     else:
         takes_WB = np.stack([np.where(part.wide_W >= 0, len(part.cluster_D), 0) for part in parts], axis=1)
@@ -463,12 +464,8 @@ def _first_links(whole: Program, master: Master, parts: Sequence[Part], links: L
 
 def _even_tail(whole: Program) -> tuple[F8, float, float]:
     """Returns p, q and lambda of load spread evenly, with room at each place for its mean and so many deviations."""
-    problem, entries = whole.problem, whole.entries
-    even_M = 1.0 / np.bincount(entries.load_M, minlength=whole.loads)[entries.load_M]
-    slope = FIRST_SPREAD * float(even_M.max()) if problem.robust else 0.0
-    even_Z = even_M[entries.entry_Z[: whole.uses]]
-    even_G = np.bincount(entries.pair_Z[: whole.uses], even_Z, whole.pairs).astype(np.float64)
-    load_NP = whole.load_at_NP(even_G)
+    problem, load_NP = whole.problem, whole.even_load_NP()
+    slope = FIRST_SPREAD * whole.even_slope if problem.robust else 0.0
     mean_P, deviation_P = load_NP.mean(axis=0), load_NP.std(axis=0)
     worst = max(1, int(np.ceil(problem.beta * whole.samples)))
     low, high = 0.0, 100.0
@@ -516,7 +513,7 @@ def _together(
         dual[whole.loads + part.place_P] = dual_R[own.loads :]
         reduced[whole.v + part.place_P] = reduced_C[: own.places]
         reduced[whole.peak + part.cluster_D] = reduced_C[own.places :]
-    dual[_wide_loads(whole.problem, [part.cluster_D.tolist() for part in parts])] = wide_dual_W
+    dual[master.wide_W] = wide_dual_W
     value = sum(point.value for point in points)
     violation = max(solved.violation for solved in solved_B)
     point = Point(value=value, x=x, dual=dual, reduced=reduced, iterations=iterations)

@@ -182,6 +182,23 @@ class Program:
         order = np.argsort(place_Z, kind="stable")
         return order, np.searchsorted(place_Z[order], np.arange(self.places + 1))
 
+    @cached_property
+    def even_Z(self) -> F8:
+        """Fraction of each use of uncertain loads, if every load is spread evenly over its entries."""
+        count_L = np.bincount(self.entries.load_M, minlength=self.loads)
+        even_Z: F8 = 1.0 / count_L[self.entries.load_M[self.entries.entry_Z[: self.uses]]]
+        return even_Z
+
+    @property
+    def even_slope(self) -> float:
+        """Largest fraction of an entry, if every load is spread evenly."""
+        return float(self.even_Z.max())
+
+    def even_load_NP(self) -> F8:
+        """Returns what every sample loads every place with, if every load is spread evenly."""
+        even_G = np.bincount(self.entries.pair_Z[: self.uses], self.even_Z, self.pairs)
+        return self.load_at_NP(even_G.astype(np.float64, copy=False))
+
     def add_rows(self, row: I8, column: I8, value: F8, lower: F8, upper: F8) -> None:
         """Adds rows from triplets (row from 0 within this call, column, value)."""
         count = len(lower)
@@ -215,7 +232,7 @@ class Program:
         entries = self.entries
         most_M = np.zeros(self.v)
         most_M[entries.entry_Z[: self.uses]] = 1.0
-        slope = spread * float((most_M / np.bincount(entries.load_M)[entries.load_M]).max())
+        slope = spread * self.even_slope
         upper_M = np.divide(slope, most_M, out=np.full(self.v, np.inf), where=most_M > 0)
         self.solver.changeColsBounds(self.v, np.arange(self.v, dtype=np.int32), np.zeros(self.v), upper_M)
         self.solver.changeColBounds(self.lam, slope, slope)

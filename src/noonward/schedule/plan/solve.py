@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,6 @@ from noonward.schedule.plan.problem import PlanProblem
 from noonward.schedule.plan.program import Active, Links
 from noonward.schedule.plan.result import Certificate, Fractions, Plan, Prices
 
-_LINKS: Final = ("tail_N", "excess", "slope", "share_WB")
 SHAPE_DECIMALS: Final = 9
 """Decimals to which loads over their sample's largest are compared."""
 
@@ -98,7 +97,7 @@ class Planner:
             "shape": self._shape,
             "samples": list(self._samples),
             **rows,
-            "links": {} if links is None else {name: getattr(links, name) for name in _LINKS},
+            "links": {} if links is None else asdict(links),
         }
 
     @classmethod

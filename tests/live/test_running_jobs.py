@@ -264,6 +264,7 @@ def test_a_signal_that_the_cluster_does_not_pass_on_holds_nothing_else_up(live):
     assert (row(live, other)["state"], live.cluster.running()) == ("running", [job, other])
     assert live.store.read("SELECT signalled_s FROM outbox WHERE job = ?", job)[0]["signalled_s"] is None
     passed_on.set()
+    acting._last.result(60.0)
     acting.wait_s = 60.0
     to(live, HOUR_S + 120)
     assert (row(live, job)["state"], live.cluster.signals) == ("suspended", {"1": 1})

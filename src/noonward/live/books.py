@@ -11,7 +11,17 @@ import msgspec
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.live.decided import LAST, OF_SEAT, Decided, finish_parts, in_parts, keep_parts, kept_part, write_part
+from noonward.live.decided import (
+    LAST,
+    OF_SEAT,
+    Decided,
+    finish_parts,
+    in_parts,
+    keep_parts,
+    kept_part,
+    packed,
+    write_part,
+)
 from noonward.live.names import Names
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.running_jobs import is_dark, tell_again
@@ -143,7 +153,7 @@ class Books:
             self._store_journal(connection, entries)
             missed = []
             if others:
-                self.store.keep(connection, {LAST: msgspec.msgpack.encode(closing)})
+                self.store.keep(connection, {LAST: packed(closing)})
             else:
                 missed = closing.store(connection)
             self._store_meta(connection, state)

@@ -21,7 +21,7 @@ import msgspec
 
 from noonward.errors import MissingExtraError
 from noonward.live.store.database import Connection, Cursor, LeadershipLostError, StoreError, Value
-from noonward.live.store.schema import VERSION, require_version, statements
+from noonward.live.store.schema import VERSION, require_version, require_written, statements
 
 LOCK: Final = 0x4E4F4F4E
 """First number of the advisory lock ("NOON"); the second is a hash of the schema's name."""
@@ -202,6 +202,7 @@ class PostgresDatabase:
             connection.execute("INSERT INTO leader VALUES (1, 0, 0) ON CONFLICT (id) DO NOTHING")
             version = int(connection.execute("SELECT version FROM leader").fetchone()[0])
             require_version(version, self.title)
+            require_written(connection, version, self.title)
             if needed := statements(version):
                 connection.execute(f"BEGIN; {translated_tables(needed)}; UPDATE leader SET version = {VERSION}; COMMIT")
         finally:

@@ -293,11 +293,11 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4, part=PART, f
                         leader.process.wait(chance.uniform(0.02, 0.4))
                 how = "STOP" if freeze else "KILL"
                 kill = f"sleep {chance.uniform(0, 0.02):.4f}; kill -{how} {leader.process.pid}"
+                killed = time.monotonic()
                 with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
                     load.batch(client)
             if not freeze:
                 leader.process.wait(60)
-            killed = time.monotonic()
             standby.ready()
             with Client(standby.address) as client:
                 client.service()

@@ -366,14 +366,10 @@ def named(note: Note, names: Names) -> Note:
 
 def _seat(row: Row, names: Names) -> Seat:
     """Returns a stored job in sight."""
-    about = names.arrival(row)
-    return Seat(
-        about=about,
+    return Seat.of(
+        names.arrival(row),
         state=row["state"] if row["start_s"] is None else SUSPENDED if is_dark(row) else STARTING,
         life=json.loads(row["life"]) if row["life"] else None,
-        held=about.held,
-        pinned=about.pinned,
-        vetoed=about.vetoed,
         site=names.site(row["site"]),
         **{name: row[name] for name in OF_SEAT},
     )

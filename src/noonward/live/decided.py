@@ -16,7 +16,6 @@ import hashlib
 import json
 import operator
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -103,7 +102,7 @@ class Decided(msgspec.Struct, array_like=True):
 
 
 FORM: Final = hashlib.sha256(
-    repr([Decided.__struct_fields__, [each.name for each in fields(Seat)], Arrival._fields, _DECISION]).encode()
+    repr([Decided.__struct_fields__, Seat.__struct_encode_fields__, Arrival._fields, _DECISION]).encode()
 ).hexdigest()[:16]
 """Form of the parts that are kept: the names of all that is in them, in their order."""
 
@@ -217,19 +216,21 @@ def _some(rows: list[T]) -> Iterator[list[T]]:
 
 
 def _key(seat: Seat) -> tuple[int, int]:
-    return seat.about.job, seat.about.attempt
+    about = seat.about
+    return about.job, about.attempt
 
 
 def _row(seat: Seat, site: str | None, token: str | None, now_s: float) -> tuple[Any, ...]:
     """Returns the values of ``_UPDATE`` of a job that had not been started before."""
+    about = seat.about
     return (
         seat.state,
         now_s if seat.state == OVERDUE else None,
         token,
         site,
-        json.dumps(seat.about.told) if seat.about.told else None,
+        json.dumps(about.told) if about.told else None,
         None if seat.life is None else json.dumps(seat.life),
         *_of_seat(seat),
-        seat.about.job,
-        seat.about.attempt,
+        about.job,
+        about.attempt,
     )

@@ -5,6 +5,7 @@ fails instead; tests do short ones.
 """
 
 import argparse
+import collections
 import contextlib
 import itertools
 import json
@@ -85,6 +86,8 @@ sleep {pause}
 exit $code
 """
 
+SITES = ("north", "south")
+"""Sites of the jobs, in turn."""
 PART = 250
 """Jobs that one change of the store writes, at most."""
 HANG_S = 40
@@ -119,7 +122,7 @@ class Load:
 
     def __init__(self, ran, size):
         self.ran, self.size = ran, size
-        self.acknowledged, self.sent = set(), 0
+        self.acknowledged, self.sent = {}, 0
         self._pending = None
 
     def batch(self, client):
@@ -129,13 +132,12 @@ class Load:
             self.sent += self.size
         jobs = [
             JobRequest(
-                name="a", work=1.0, origin=("north", "south")[n % 2], site=("north", "south")[n % 2], key=f"k{n}",
+                name="a", work=1.0, origin=SITES[n % 2], site=SITES[n % 2], key=f"k{n}",
                 command=f"echo x >> {self.ran}/{n}",
             )
             for n in self._pending
         ]  # fmt: skip
-        client.submit(*jobs)
-        self.acknowledged.update(self._pending)
+        self.acknowledged.update(zip(self._pending, client.submit(*jobs).ids, strict=True))
         self._pending = None
 
 
@@ -204,7 +206,7 @@ def chaos(folder, site, kills, *, seed=3, size=4, part=PART, said=None):
         while load._pending is not None:
             load.batch(client)
         found = ended(client, site, load)
-    return found | counted(ran, load) | {"kills": kills}
+    return found | counted(ran, load) | at_cluster(site, load, ["north"]) | {"kills": kills}
 
 
 def ended(client, site, load):
@@ -222,9 +224,28 @@ def counted(ran, load):
     counts = {int(file.name): len(file.read_text().split()) for file in ran.iterdir()}
     return {
         "acknowledged": len(load.acknowledged),
-        "lost": len(load.acknowledged - set(counts)),
+        "lost": len(load.acknowledged.keys() - counts.keys()),
         "doubled": sum(count > 1 for count in counts.values()),
         "not asked for": len(set(counts) - set(range(load.sent))),
+    }
+
+
+def at_cluster(site, load, of_slurm):
+    """Returns what Slurm says of the acknowledged jobs, whose numbers are in the names of its own.
+
+    Args:
+        site: Slurm cluster.
+        load: What was submitted.
+        of_slurm: Sites whose jobs it runs.
+    """
+    rows = [line.split() for line in site.call("squeue", "-h", "--states=all", "-o", "%j %T").splitlines()]
+    done = collections.Counter(int(name.split("-")[2]) for name, said in rows if said == "COMPLETED")
+    wanted = {job for n, job in load.acknowledged.items() if SITES[n % 2] in of_slurm}
+    return {
+        "done at the cluster": done.total(),
+        "lost at the cluster": len(wanted - done.keys()),
+        "doubled at the cluster": sum(count > 1 for count in done.values()),
+        "not ended at the cluster": sum(said in ("PENDING", "RUNNING", "SUSPENDED") for _, said in rows),
     }
 
 
@@ -272,11 +293,11 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4, part=PART, f
                         leader.process.wait(chance.uniform(0.02, 0.4))
                 how = "STOP" if freeze else "KILL"
                 kill = f"sleep {chance.uniform(0, 0.02):.4f}; kill -{how} {leader.process.pid}"
+                killed = time.monotonic()
                 with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
                     load.batch(client)
             if not freeze:
                 leader.process.wait(60)
-            killed = time.monotonic()
             standby.ready()
             with Client(standby.address) as client:
                 client.service()
@@ -293,7 +314,7 @@ def standby_chaos(folder, site, database, kills, *, seed=3, size=4, part=PART, f
         leader.end()
     middle_s, longest_s = round(statistics.median(took_s), 2), round(max(took_s), 2)
     takeovers = {"median takeover, s": middle_s, "longest takeover, s": longest_s}
-    return found | counted(ran, load) | {"kills": kills} | takeovers
+    return found | counted(ran, load) | at_cluster(site, load, SITES) | {"kills": kills} | takeovers
 
 
 class Faults:
@@ -433,7 +454,7 @@ def fault_chaos(folder, site, fault, rounds, *, seed=3, size=4, part=PART):
         with Client(service.address, timeout_s=20.0) as client:
             found = ended(client, site, load)
         service.end()
-    found |= counted(ran, load)
+    found |= counted(ran, load) | at_cluster(site, load, SITES)
     return found | {"faults": rounds, "not answered": refused, "service ended": ends}
 
 

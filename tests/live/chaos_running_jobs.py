@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -68,7 +69,7 @@ jobs:
 """
 UNITS, LAST_UNITS = 20, 100
 LONG = """
-trap stop=1 USR1
+trap 'stop=1; echo told >> {ran}/told-{n}' USR1
 kill -0 $(cat {ran}/pid-{n} 2> /dev/null) 2> /dev/null && echo {n} >> {ran}/doubled
 echo $$ > {ran}/pid-{n}
 echo run >> {ran}/runs-{n}
@@ -80,7 +81,7 @@ echo done >> {ran}/done-{n}
 """
 
 
-def chaos(folder, site, kills, *, seed=5):
+def chaos(folder, site, kills, *, seed=5, freeze=False):
     """Kills a service again and again at random moments while short jobs displace long ones.
 
     Args:
@@ -88,6 +89,7 @@ def chaos(folder, site, kills, *, seed=5):
         site: Slurm cluster of eight GPUs.
         kills: How often it is killed.
         seed: Seed of the moments.
+        freeze: Let the cluster's controller stand still (SIGSTOP) for up to 15 s each time, over the kill or not.
 
     Returns:
         What came out.
@@ -116,7 +118,14 @@ def chaos(folder, site, kills, *, seed=5):
                 sent += 3
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     service.process.wait(chance.uniform(0.3, 1.2))
+            if freeze:
+                site.controller(signal.SIGSTOP)
+                time.sleep(chance.uniform(0.5, 15.0))
+                if chance.random() < 0.5:
+                    site.controller(signal.SIGCONT)
+                    time.sleep(chance.uniform(0.0, 1.0))
             service.end(signal.SIGKILL)
+            site.controller(signal.SIGCONT)
     return {"kills": kills, "submitted": sent} | found | counted(ran, sent)
 
 
@@ -174,6 +183,7 @@ def counted(ran, sent):
         "ran side by side with itself": len(doubled),
         "runs": sum(len((ran / f"runs-{n}").read_text().split()) for n in marks),
         "units of work not done": wanted - sum(units),
+        "told to stop": sum(len(file.read_text().split()) for file in ran.glob("told-*")),
     }
 
 
@@ -182,13 +192,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--freeze", action="store_true", help="let Slurm's controller stand still before each kill")
     parser.add_argument("--folder", type=Path, help="a new one, which is kept: store, and marks of the jobs")
     given = parser.parse_args()
     with contextlib.ExitStack() as open_, SlurmSite("north", nodes=2, gpus=4) as site:
         folder = given.folder or Path(open_.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(exist_ok=True, parents=True)
         os.environ["PATH"] = site.env["PATH"]
-        sys.stdout.write(json.dumps(chaos(folder, site, given.kills, seed=given.seed)) + "\n")
+        sys.stdout.write(json.dumps(chaos(folder, site, given.kills, seed=given.seed, freeze=given.freeze)) + "\n")
 
 
 if __name__ == "__main__":

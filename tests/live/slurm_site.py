@@ -158,6 +158,10 @@ class SlurmSite:
         self._controller.send_signal(signal.SIGTERM)
         self._controller.wait()
 
+    def controller(self, number):
+        """Sends the controller a signal: SIGSTOP, and it stands still; SIGCONT, and it goes on."""
+        self._controller.send_signal(number)
+
     def call(self, *command):
         """Returns what a command printed."""
         return subprocess.run(command, env=self.env, capture_output=True, text=True, check=False).stdout

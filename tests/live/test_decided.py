@@ -5,10 +5,12 @@ import itertools
 import queue
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
 from noonward.engine.run import run
+from noonward.errors import FileError
 from noonward.live import books, decided, turns
 from noonward.live.journal import replay_journal
 from noonward.live.operator import cancel_job
@@ -103,6 +105,39 @@ def test_parts_that_cannot_be_written_are_written_once_by_the_next_decision(live
     assert left(live) == []
     assert counts(live)[1] == {"outbox": dict.fromkeys(range(1, 6), 1), "starts": dict.fromkeys(range(1, 6), 1)}
     assert {row["state"] for row in live.store.read("SELECT state FROM jobs")} == {"starting"}
+
+
+@pytest.mark.parametrize(
+    ("packed", "by"),
+    [
+        (lambda part: msgspec.msgpack.encode(("form", "0.0.9", part)), "another build of noonward, of version 0.0.9"),
+        (msgspec.msgpack.encode, "an older build of noonward"),
+        (lambda part: msgspec.msgpack.encode((decided.FORM, "0.1.0", [1.0, "jobs"])), "an older build of noonward"),
+    ],
+)
+def test_a_decision_that_another_build_did_not_write_to_the_end_is_left_to_it(live, monkeypatch, packed, by):
+    monkeypatch.setattr(decided, "PART", 2)
+
+    def killed(store, name, part):
+        raise KilledError
+
+    with monkeypatch.context() as other:
+        for module in (decided, books):
+            other.setattr(module, "packed", packed)
+        other.setattr(books, "kept_part", lambda store, name: None)
+        other.setattr(books, "write_part", killed)
+        live.submit(*[JOB] * 5)
+        live.set_time(60.0)
+        with pytest.raises(KilledError):
+            live.controller.decide()
+    before = live.store.read("SELECT * FROM meta ORDER BY name"), left(live)
+    with pytest.raises(FileError, match=f"{by}.* nothing was changed. Start that one"):
+        live.restart()
+    assert ([*map(tuple, live.store.read("SELECT * FROM meta ORDER BY name"))], left(live)) == (
+        [*map(tuple, before[0])],
+        before[1],
+    )
+    assert len(before[1]) == 9
 
 
 def test_jobs_are_submitted_and_cancelled_between_parts(live, monkeypatch):

@@ -134,6 +134,12 @@ def test_tokens(opened, url, noonward):
     assert "me" in noonward("live", "token", "list", "--database", url).out
 
 
+def test_rows_of_the_same_columns_are_of_one_kind(opened, url):
+    store = opened(url)
+    one, same, other = (store.read(f"SELECT 1 AS {name}")[0] for name in ("a", "a", "b"))
+    assert (type(one) is type(same), type(one) is type(other), other["b"]) == (True, False, 1)
+
+
 def test_one_instance_leads_until_its_session_ends(opened, url):
     first = opened(url)
     with pytest.raises(LeadershipLostError):
@@ -203,6 +209,23 @@ def test_a_new_leader_waits_for_the_change_that_a_former_one_has_begun(opened, s
     with pytest.raises(LeadershipLostError):
         first.do(add_event)
     assert events(first) == 1
+
+
+def test_a_leader_that_has_stopped_in_the_midst_of_its_statements_is_found_too(opened, url, monkeypatch):
+    monkeypatch.setattr(postgres, "LOOK_S", 0.05)
+    monkeypatch.setattr(postgres, "HUNG_S", 0.2)
+    first = opened(url)
+    inner = first._writer._inner
+    inner.pgconn.enter_pipeline_mode()
+    inner.pgconn.send_query_params(b"SELECT 1", None)  # what ends the statements is never sent
+    inner.pgconn.send_flush_request()
+    inner.pgconn.flush()
+    other = PostgresDatabase(url)
+    waiting = threading.Thread(target=other.wait_to_lead, args=(threading.Event(),), daemon=True)
+    waiting.start()
+    waiting.join(60.0)
+    assert not waiting.is_alive()
+    other.writer().close()
 
 
 def test_who_stands_by_ends_the_session_of_a_leader_that_has_stopped(opened, url, monkeypatch):

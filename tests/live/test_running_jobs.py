@@ -1,5 +1,7 @@
 """Running jobs are suspended, resumed and capped; a crash at any call loses, doubles and strands none."""
 
+import threading
+
 import pytest
 
 from live.test_handover import Cluster, CrashError
@@ -238,6 +240,77 @@ def test_nothing_is_told_of_a_job_while_its_cluster_is_silent(live):
     live.controller.decide()
     assert row(live, job)["state"] == "running"
     assert live.controller.world.view.site_S["free"][0] == 7
+
+
+def test_a_signal_that_the_cluster_does_not_pass_on_holds_nothing_else_up(live):
+    (job,) = submit(live)
+    to(live, HOUR_S - 60)
+    passed_on, told = threading.Event(), threading.Event()
+
+    def signal(order, signal=live.cluster.signal):
+        told.set()
+        passed_on.wait()
+        signal(order)
+
+    live.cluster.signal = signal
+    acting = live.controller.agents[0].running._acting
+    acting.wait_s = 0.0
+    to(live, HOUR_S)
+    assert told.wait(60.0)
+    other = live.submit(JobRequest(name="b", work=60.0, origin="north", class_="fine-tuning", max_delay_s=9e5))[0]
+    live.store.do(lambda connection, now_s: start_at_once(connection, other))
+    live.controller.deliver(0)
+    live.controller.track(0)
+    assert (row(live, other)["state"], live.cluster.running()) == ("running", [job, other])
+    assert live.store.read("SELECT signalled_s FROM outbox WHERE job = ?", job)[0]["signalled_s"] is None
+    passed_on.set()
+    acting._last.result(60.0)
+    acting.wait_s = 60.0
+    to(live, HOUR_S + 120)
+    assert (row(live, job)["state"], live.cluster.signals) == ("suspended", {"1": 1})
+
+
+def start_at_once(connection, job):
+    """Has a job handed over, as if it had been decided."""
+    connection.execute(
+        "UPDATE jobs SET state = 'starting', token = 'nw-x', gpus = 1, run_s = 60, start_s = 0, serial = 99, "
+        "site = 'north' WHERE id = ?",
+        (job,),
+    )
+    connection.execute(
+        "INSERT INTO outbox (token, job, site, stage, gpus) VALUES ('nw-x', ?, 'north', 'queued', 1)", (job,)
+    )
+
+
+def test_a_job_that_ends_upon_a_late_signal_is_run_again_once(live):
+    (job,) = submit(live)
+    to(live, 2 * HOUR_S + 300)
+    assert row(live, job)["state"] == "running"
+    last = list(live.cluster.jobs)[-1]
+    told = live.store.read("SELECT signalled_s FROM outbox WHERE job = ? AND stage = 'released'", job)[0]["signalled_s"]
+    live.cluster.resume = lambda order: False  # it has ended there
+    live.cluster.jobs[last] |= {"phase": "failed", "code": 85}
+    to(live, 2 * HOUR_S + 420)
+    if told is None:  # taken anew, it has a handle that nobody told anything
+        assert row(live, job)["state"] == "failed"
+        return
+    assert (row(live, job)["state"], live.cluster.running()) == ("running", [job])
+    assert kinds(live, job).count("ended upon a late signal") == 1
+    live.cluster.jobs[list(live.cluster.jobs)[-1]] |= {"phase": "failed", "code": 85}
+    to(live, 2 * HOUR_S + 540)
+    assert row(live, job)["state"] == "failed"
+
+
+def test_a_held_job_that_is_to_stop_and_is_not_recorded_is_no_stray(live):
+    submit(live)
+    to(live, 60.0)
+    live.cluster.jobs["1"]["phase"] = "held"
+    live.store.do(lambda connection, now_s: connection.execute("UPDATE outbox SET stage = 'stopping', handle = NULL"))
+    live.controller.reconcile(0)
+    assert live.cluster.jobs["1"]["phase"] == "held"
+    live.store.do(lambda connection, now_s: connection.execute("UPDATE outbox SET stage = 'withdrawn'"))
+    live.controller.reconcile(0)
+    assert live.cluster.jobs["1"]["phase"] == "cancelled"
 
 
 def silent(orders):

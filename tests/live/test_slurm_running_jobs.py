@@ -1,16 +1,20 @@
 """Running jobs of a real Slurm cluster: told to write a checkpoint, requeued and held, paused, resumed, capped."""
 
 import contextlib
+import signal
 from dataclasses import replace
 
 import pytest
 
 from live.slurm_site import MISSING, SlurmSite
+from live.test_running_jobs import FREE, HOUR_S, Tides
 from live.test_slurm import phase, submitted
 from live.waiting import wait_for
-from noonward.live.executors.protocol import RefusedError
+from noonward.live import setup as live_setup
+from noonward.live.executors.protocol import ClusterError, Order, RefusedError
 from noonward.live.executors.running import PowerCaps, Stopping
 from noonward.live.executors.slurm import SlurmExecutor
+from noonward.live.requests import JobRequest
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: {', '.join(MISSING)} missing")
 
@@ -151,6 +155,61 @@ def test_a_job_that_does_not_run_is_held_instead_of_told_to_write_a_checkpoint(m
         assert phase(executor, one) == "held"
     for one in (first, second, third):
         executor.cancel(one)
+
+
+@pytest.mark.parametrize(
+    ("words", "raised"),
+    [("slurm_load_jobs error: Socket timed out on send/recv operation", True), ("Invalid job id specified", False)],
+)
+def test_a_signal_that_the_controller_did_not_take_was_not_sent(made, tmp_path, words, raised):
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho '7|nw-s9-1-0|RUNNING|1700000000|N/A|0|root|None|'\n")
+    (tmp_path / "scancel").write_text(f"#!/bin/sh\necho 'scancel: error: {words}' >&2\nexit 1\n")
+    for command in ("squeue", "scancel"):
+        (tmp_path / command).chmod(0o755)
+    executor = made(stopping=Stopping(signal="USR1"), commands=tmp_path)
+    one = Order(token="nw-s9-1-0", job=1, name="a", command="true", gpus=1, run_s=1.0, start_s=0.0, handle="7")
+    with pytest.raises(ClusterError, match="timed out") if raised else contextlib.nullcontext():
+        executor.signal(one)
+
+
+def test_nothing_waits_for_a_signal_while_the_controller_stands_still_and_the_job_is_suspended_after(
+    site, made, service, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(live_setup, "make_scheduler", lambda policy: Tides())
+    caps = PowerCaps(command=("true",), full_w=700.0)
+    executor = made(stopping=Stopping(signal="USR1", grace_s=9e9), power_caps=caps)
+    live = service("local-fcfs", *FREE, executors={"north": executor})
+    executor._second_of = lambda posix_s: live.clock.seconds
+    job = JobRequest(
+        name="a", work=4 * HOUR_S, origin="north", class_="fine-tuning", max_delay_s=9e5,
+        command=TRAINS.format(folder=tmp_path, code=85),
+    )  # fmt: skip
+    live.submit(job)
+
+    def at(seconds):
+        live.set_time(seconds)
+        live.controller.track(0)
+        live.controller.decide()
+        live.controller.deliver(0)
+        return live.store.read("SELECT state FROM jobs")[0]["state"]
+
+    at(60.0)
+    wait_for(lambda: at(live.clock.seconds) == "running" and runs(tmp_path) == ["begins at 0"], "the first run")
+    live.controller.agents[0].running._acting.wait_s = 0.0
+    site.controller(signal.SIGSTOP)
+    try:
+        live.set_time(HOUR_S)
+        live.controller.decide()
+        live.controller.deliver(0)
+        assert tuple(live.store.read("SELECT stage, signalled_s FROM outbox")[0]) == ("stopping", None)
+    finally:
+        site.controller(signal.SIGCONT)
+    wait_for(lambda: at(live.clock.seconds) == "suspended", "the suspension")
+    assert (tmp_path / "checkpoint").read_text() == "1"
+    wait_for(lambda: at(2 * HOUR_S + 60) == "running" and len(runs(tmp_path)) == 2, "the second run")
+    (tmp_path / "enough").touch()
+    wait_for(lambda: at(2 * HOUR_S + 120) == "done", "the end")
+    assert runs(tmp_path) == ["begins at 0", "begins at 1"]
 
 
 def test_the_power_of_a_jobs_gpus_is_limited_by_a_command(made, tmp_path):

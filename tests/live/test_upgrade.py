@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from live.postgres_server import MISSING, PostgresServer
+from live.test_running_jobs import Bending
 from noonward.errors import FileError
+from noonward.live.orders import ORDERS, order_of
 from noonward.live.requests import JobRequest
 from noonward.live.store import schema
 from noonward.live.store.postgres import PostgresDatabase
@@ -78,6 +80,46 @@ def test_a_step_that_fails_leaves_the_old_store(old, monkeypatch):
     assert version(old.folder / NAME) == schema.VERSION
 
 
+def test_a_store_that_was_left_in_the_midst_of_a_decision_is_not_brought_up_to_date(old):
+    with contextlib.closing(sqlite3.connect(old.folder / NAME)) as connection:
+        connection.execute("INSERT INTO meta VALUES ('part.last', x'90')")
+        connection.commit()
+    with pytest.raises(FileError, match=r"store has version 8, had not written .* nothing was changed"):
+        old.open()
+    assert (version(old.folder / NAME), (old.folder / f"{NAME}.v8").exists()) == (8, False)
+    with contextlib.closing(sqlite3.connect(old.folder / NAME)) as connection:
+        connection.execute("DELETE FROM meta WHERE name = 'part.last'")
+        connection.commit()
+    old.open()
+    assert version(old.folder / NAME) == schema.VERSION
+
+
+@pytest.mark.parametrize(
+    ("stage", "landed"), [("queued", False), ("intent", False), ("intent", True), ("placed", True)]
+)
+def test_a_hand_over_that_an_older_version_began_is_completed_once(service, stage, landed):
+    cluster = Bending()
+    live = service("local-fcfs", executors={"north": cluster})
+    live.submit(JobRequest(name="a", work=600.0, origin="north"))
+    live.set_time(60.0)
+    live.controller.decide()
+    order = order_of(live.store.read(f"{ORDERS}")[0])
+    handle = cluster.submit_held(order) if landed else None
+    kept = handle if stage == "placed" else None
+    live.store.do(
+        lambda connection, now_s: connection.execute("UPDATE outbox SET stage = ?, handle = ?", (stage, kept))
+    )
+    live.store.close()
+    with contextlib.closing(sqlite3.connect(live.folder / NAME)) as connection:
+        connection.executescript(f"{OLD}; PRAGMA user_version = 8")
+    live.open()
+    live.controller.reconcile(0)
+    live.controller.deliver(0)
+    live.controller.track(0)
+    assert (cluster.running(), len(cluster.jobs), cluster.starts) == ([1], 1, {1: ["1"]})
+    assert live.store.read("SELECT state FROM jobs")[0]["state"] == "running"
+
+
 def test_a_copy_of_version_8_can_be_restored(old, tmp_path):
     old.open()
     restore(old.folder / f"{NAME}.v8", tmp_path / "other")
@@ -96,6 +138,10 @@ def test_tables_of_version_8_in_a_postgresql_are_brought_up_to_date(service):
         writer = PostgresDatabase(url, leads=False).writer()
         writer.execute(OLD)
         writer.execute("UPDATE leader SET version = 8")
+        writer.execute("INSERT INTO meta VALUES ('part.last', '0')")
+        with pytest.raises(FileError, match="store has version 8, had not written"):
+            live.open()
+        writer.execute("DELETE FROM meta WHERE name = 'part.last'")
         writer.close()
         live.open()
         live.submit(JobRequest(name="b", work=600.0, origin="north", after=(1,)))

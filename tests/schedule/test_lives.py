@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from noonward.data.environments import build_environment
@@ -12,6 +13,7 @@ from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
 from noonward.ledger.segments import DONE, RUN
 from noonward.schedule.cluster.bid_price import BidPrice
+from noonward.schedule.cluster.life_suspended import least_usd, suspended_life
 from noonward.schedule.policies import make_scheduler
 from noonward.units import HOUR_S
 from reference import small_worlds, suspension
@@ -103,3 +105,22 @@ def test_unless_told_to_it_suspends_nothing():
 
 def test_it_conforms():
     check_scheduler("bid-price(forecast=regression, suspends=yes)", seeds=[0])
+
+
+def test_no_life_costs_less_than_its_useful_time_in_the_cheapest_periods():
+    """What is never searched for never was the cheapest; without stops and resumes the sum is a life's cost."""
+    rng = np.random.default_rng(3)
+    equal = 0
+    for _ in range(200):
+        periods = int(rng.integers(2, 12))
+        cost_P, share_P = rng.normal(5.0, 4.0, periods), np.ones(periods)
+        share_P[[0, -1]] = rng.uniform(0.1, 1.0, 2)
+        units = rng.uniform(0.2, share_P.sum())
+        free = rng.random() < 0.5
+        resume_P, stop_P = np.zeros((2, periods)) if free else rng.uniform(0.0, 2.0, (2, periods))
+        used_P, nothing_P, marks_XP = np.zeros(periods), np.zeros(periods), np.zeros((2, periods), np.uint8)
+        usd = suspended_life(cost_P, resume_P, stop_P, nothing_P, nothing_P, share_P, units, used_P, *marks_XP)
+        least = least_usd(cost_P, share_P, units)
+        assert least <= usd + 1e-9
+        equal += free and abs(usd - least) < 1e-9
+    assert equal > 20

@@ -11,7 +11,17 @@ import msgspec
 import numpy as np
 
 from noonward.arrays import F8
-from noonward.live.decided import LAST, OF_SEAT, Decided, finish_parts, in_parts, keep_parts, kept_part, write_part
+from noonward.live.decided import (
+    LAST,
+    OF_SEAT,
+    Decided,
+    finish_parts,
+    in_parts,
+    keep_parts,
+    kept_part,
+    packed,
+    write_part,
+)
 from noonward.live.names import Names
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.running_jobs import is_dark, tell_again
@@ -143,7 +153,7 @@ class Books:
             self._store_journal(connection, entries)
             missed = []
             if others:
-                self.store.keep(connection, {LAST: msgspec.msgpack.encode(closing)})
+                self.store.keep(connection, {LAST: packed(closing)})
             else:
                 missed = closing.store(connection)
             self._store_meta(connection, state)
@@ -356,14 +366,10 @@ def named(note: Note, names: Names) -> Note:
 
 def _seat(row: Row, names: Names) -> Seat:
     """Returns a stored job in sight."""
-    about = names.arrival(row)
-    return Seat(
-        about=about,
+    return Seat.of(
+        names.arrival(row),
         state=row["state"] if row["start_s"] is None else SUSPENDED if is_dark(row) else STARTING,
         life=json.loads(row["life"]) if row["life"] else None,
-        held=about.held,
-        pinned=about.pinned,
-        vetoed=about.vetoed,
         site=names.site(row["site"]),
         **{name: row[name] for name in OF_SEAT},
     )

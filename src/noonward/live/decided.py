@@ -5,10 +5,14 @@ are written in parts. Each part is first kept in the table ``meta``, by a change
 journal and the scheduler's state keeps the last one, ``LAST``: from then on the decision is made. Then each part has
 another change, which writes it and deletes it there. After a crash ``finish_parts`` writes what is left of a decision,
 before anything reads the jobs, or forgets the parts of one that was not made.
+
+Parts are kept in the form that the program's own objects have. So a program of another form (``FORM``) does not read
+them: it says which version has to write them first.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import operator
 from collections.abc import Iterable, Iterator
@@ -16,11 +20,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from noonward import __version__
+from noonward.errors import FileError
 from noonward.live.running_jobs import store_running
 from noonward.live.store.database import Change, Connection
+from noonward.live.store.schema import LAST_PART, unfinished
 from noonward.live.store.store import Store
 from noonward.live.turns import give_way
-from noonward.live.world.seats import OVERDUE, Seat
+from noonward.live.world.seats import OVERDUE, Arrival, Seat
 
 PART: Final = 250
 """Rows of jobs, decisions and events, each, that one change writes."""
@@ -29,7 +36,7 @@ OF_SEAT: Final = (
     "resumed_s", "finish_s", "running_place", "cap",
 )  # fmt: skip
 """Columns of the table ``jobs`` that a seat has under the same names."""
-LAST: Final = "part.last"
+LAST: Final = LAST_PART
 """Name of the last part in the table ``meta``; it comes after all others."""
 _KEPT: Final = f"name >= 'part.' AND name <= '{LAST}'"
 T = TypeVar("T")
@@ -94,6 +101,26 @@ class Decided(msgspec.Struct, array_like=True):
         return missed
 
 
+FORM: Final = hashlib.sha256(
+    repr([Decided.__struct_fields__, Seat.__struct_encode_fields__, Arrival._fields, _DECISION]).encode()
+).hexdigest()[:16]
+"""Form of the parts that are kept: the names of all that is in them, in their order."""
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    """A part as it is kept."""
+
+    form: str
+    release: str
+    """Version of the program."""
+    part: msgspec.Raw
+
+
+def packed(part: Decided) -> bytes:
+    """Returns a part as it is kept."""
+    return msgspec.msgpack.encode((FORM, __version__, part))
+
+
 def in_parts(jobs: list[J], decisions: list[D], events: list[E]) -> list[tuple[list[J], list[D], list[E]]]:
     """Returns what was decided in parts, at least one; events and decisions come before the jobs that they are of."""
     if max(len(jobs), len(decisions), len(events)) <= PART:
@@ -113,7 +140,7 @@ def keep_parts(store: Store, parts: Iterable[Decided]) -> list[str]:
     """
     names: list[str] = []
     for number, part in enumerate(parts):
-        name, content = f"part.{number:06d}", msgspec.msgpack.encode(part)
+        name, content = f"part.{number:06d}", packed(part)
         store.do(_keeping(store, name, content, first=not names))
         names.append(name)
         give_way()
@@ -137,9 +164,21 @@ def _forget(connection: Connection, now_s: float) -> None:
 
 
 def kept_part(store: Store, name: str) -> Decided:
-    """Returns a part that was kept."""
+    """Returns a part that was kept.
+
+    Raises:
+        FileError: A program of another form kept it.
+    """
     content: Any = store.value(name)
-    return msgspec.msgpack.decode(content, type=Decided)
+    by = "an older build of noonward"
+    try:
+        kept = msgspec.msgpack.decode(content, type=_Kept)
+        if kept.form == FORM:
+            return msgspec.msgpack.decode(kept.part, type=Decided)
+        by = f"another build of noonward, of version {kept.release},"
+    except msgspec.ValidationError:
+        pass  # it is as builds kept it that did not note their form
+    raise FileError(unfinished(store.database.title, by))
 
 
 def write_part(store: Store, name: str, part: Decided) -> list[Seat]:
@@ -161,6 +200,7 @@ def finish_parts(store: Store) -> None:
 
     Raises:
         StoreError: The store cannot be written now.
+        FileError: A program of another form kept them; nothing is changed.
     """
     names = [row["name"] for row in store.read(f"SELECT name FROM meta WHERE {_KEPT} ORDER BY name")]
     if LAST in names:
@@ -176,19 +216,21 @@ def _some(rows: list[T]) -> Iterator[list[T]]:
 
 
 def _key(seat: Seat) -> tuple[int, int]:
-    return seat.about.job, seat.about.attempt
+    about = seat.about
+    return about.job, about.attempt
 
 
 def _row(seat: Seat, site: str | None, token: str | None, now_s: float) -> tuple[Any, ...]:
     """Returns the values of ``_UPDATE`` of a job that had not been started before."""
+    about = seat.about
     return (
         seat.state,
         now_s if seat.state == OVERDUE else None,
         token,
         site,
-        json.dumps(seat.about.told) if seat.about.told else None,
+        json.dumps(about.told) if about.told else None,
         None if seat.life is None else json.dumps(seat.life),
         *_of_seat(seat),
-        seat.about.job,
-        seat.about.attempt,
+        about.job,
+        about.attempt,
     )

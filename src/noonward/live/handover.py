@@ -10,6 +10,7 @@ from typing import Final
 
 from noonward.errors import NoonwardError
 from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
+from noonward.live.executors.running import CHECKPOINTED
 from noonward.live.orders import ORDERS, end, order_of, set_stage
 from noonward.live.running_agent import RunningJobsAgent
 from noonward.live.service_name import ServiceName
@@ -320,6 +321,9 @@ class SiteAgent:
         if status.began_s is not None:
             connection.execute("UPDATE jobs SET began_s = ? WHERE id = ?", (status.began_s, job))
         state = "lost" if status.reason.startswith("lost") else _TERMINAL[status.phase]
+        if status.exit_code == CHECKPOINTED and row["signalled_s"] is not None and not row["cancelling"]:
+            self.running.run_again(connection, now_s, row)
+            return False
         set_stage(connection, row["token"], "ended")
         again = state == "failed" and row["attempt"] < row["retries"] and not row["cancelling"]
         if again and json.loads(row["request"]).get("retry_failed"):
@@ -374,7 +378,7 @@ class SiteAgent:
             if not self._service.owns(stray.token):
                 continue
             rows = self.store.read("SELECT stage, handle FROM outbox WHERE token = ?", stray.token)
-            known = rows and (rows[0]["handle"] == stray.handle or rows[0]["stage"] in ("queued", "intent"))
+            known = rows and (rows[0]["handle"] == stray.handle or rows[0]["stage"] in ("queued", "intent", "stopping"))
             if not known:
                 self.executor.cancel(stray)
 

@@ -20,7 +20,7 @@ from noonward.live.states import from_bytes
 from noonward.live.store.store import Store
 from noonward.live.world.bending import DECIDED as OF_RUNNING
 from noonward.live.world.hours import Hours
-from noonward.live.world.seats import OVERDUE, Note, Seat
+from noonward.live.world.seats import OVERDUE, Note, seats_of
 from noonward.live.world.world import World
 from noonward.model.signals import Signals
 from noonward.seeding import stream
@@ -182,6 +182,5 @@ def _opened(setup: Setup, known: _Known | None, before: World | None, opening: O
     )
     scheduler.load_state(from_bytes(opening.state))
     restore_curves(world, opening.curves)
-    seats = msgspec.msgpack.decode(opening.seats, type=list[Seat])
-    restore(world, opening, seats)
+    restore(world, opening, seats_of(opening.seats))
     return world

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+from noonward.live.aside import Aside
 from noonward.live.executors.protocol import OVER, ClusterError, Executor, Order, RefusedError, Status
 from noonward.live.executors.running import by_request
 from noonward.live.orders import ORDERS, end, order_of, set_stage
@@ -14,6 +15,8 @@ from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
 
+WAIT_S: Final = 2.0
+"""How long a site's deliveries wait for what is done with its running jobs, real s; after that it goes on beside."""
 TO_ACT: Final = f"""
 {ORDERS} WHERE o.site = ? AND o.stage IN ('stopping', 'resuming', 'dropped', 'suspended') AND (
     o.stage IN ('resuming', 'dropped')
@@ -52,6 +55,10 @@ class RunningJobsAgent:
     resumption releases the job at its cluster, or hands it over again, under its own token. A power cap is set until
     the cap that is wanted is the one that is set, and is taken off when the job has left its GPUs.
 
+    A cluster may take minutes to pass a signal on. Deliveries to the site do not wait for it: the jobs are gone through
+    in a thread of their own, one after the other, and a job is in no other hands meanwhile, since its stage is one that
+    hand-over and tracking pass over.
+
     Args:
         agent: Agent of the site.
         told: Called with what the cluster did (``World.running.told``).
@@ -60,16 +67,26 @@ class RunningJobsAgent:
 
     def __init__(self, agent: OfSite, told: Callable[..., None], power: Callable[[str, int], float]) -> None:
         self._agent, self.told, self._power = agent, told, power
+        self._acting = Aside(self._act, WAIT_S)
 
     def act(self) -> None:
         """Begins to stop jobs, resumes jobs, and ends what is left of suspended jobs that are not resumed.
 
-        Where dispatch is off, suspended jobs wait until it is on.
+        Where dispatch is off, suspended jobs wait until it is on. What takes longer than ``WAIT_S`` goes on by itself.
         """
-        rows = self._agent.store.read(TO_ACT, self._agent.name)
-        if rows and not self._agent.store.read("SELECT dispatch FROM sites WHERE name = ?", self._agent.name)[0][0]:
-            rows = [row for row in rows if row["stage"] != "resuming" or row["cancelling"]]
-        for row in rows:
+        self._acting.take()
+
+    def _act(self) -> None:
+        store, site = self._agent.store, self._agent.name
+        tokens = [row["token"] for row in store.read(TO_ACT, site)]
+        if not tokens:
+            return
+        dispatched = store.read("SELECT dispatch FROM sites WHERE name = ?", site)[0][0]
+        for token in tokens:
+            rows = store.read(f"{TO_ACT} AND o.token = ?", site, token)  # the jobs before it may have taken minutes
+            if not rows or not (dispatched or rows[0]["stage"] != "resuming" or rows[0]["cancelling"]):
+                continue
+            row = rows[0]
             try:
                 if row["stage"] == "stopping":
                     self._begin_to_stop(row)
@@ -159,6 +176,20 @@ class RunningJobsAgent:
             return now_s
 
         self.told("runs_on", row["serial"], self._agent.store.do(change))
+
+    def run_again(self, connection: Connection, now_s: float, row: Row) -> None:
+        """Stores, within a change, that a job wrote a checkpoint while it should run, and that it is to be resumed.
+
+        It was told to stop earlier, and told twice, or heard of it only after it had been resumed: a command of the
+        cluster may outlive the service. So each time that it was told counts once.
+        """
+        still = connection.execute(
+            "UPDATE outbox SET stage = 'resuming', signalled_s = NULL WHERE token = ? AND stage = 'released'",
+            (row["token"],),
+        )
+        if still.rowcount:  # else it is to stop again, and has
+            connection.execute("UPDATE jobs SET state = 'starting', began_s = NULL WHERE id = ?", (row["id"],))
+            add_event(connection, now_s, row["id"], "ended upon a late signal", {"site": self._agent.name})
 
     def _give_up(self, row: Row, reason: str) -> None:
         """Ends a job that its cluster does not resume."""

@@ -371,8 +371,8 @@ def _running(
         about = Arrival(-1, 0, 0.0, 0, 0, job.gpus, job.gpus, 1.0, math.inf, 0.0, 0.0)
         number = len(seats)
         seats.append(
-            Seat(
-                about, number, number, STARTING, site=site, place=number, gpus=job.gpus, level=0, start_s=0.0,
+            Seat.of(
+                about, number, number, state=STARTING, site=site, place=number, gpus=job.gpus, level=0, start_s=0.0,
                 run_s=now_s + expected[id(job)].left_s,
             )
         )  # fmt: skip

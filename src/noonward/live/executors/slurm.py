@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
@@ -13,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from noonward.live.executors.commands import ran
 from noonward.live.executors.environment import passed_on, working_folder
 from noonward.live.executors.identity import Account, Users, put_in
 from noonward.live.executors.protocol import OVER, ClusterError, Order, Phase, RefusedError, Status
@@ -255,10 +255,13 @@ class SlurmExecutor(RunningJobs):
             self.stop(order)
             status = self._of(order)
         if status is not None and status.phase == "running":
-            with contextlib.suppress(_FailedError):  # it has just ended
+            try:
                 self._call(
                     "scancel", *self._clusters, f"--signal={self._signal}", "--full", str(order.handle), of=order
                 )
+            except _FailedError as error:
+                if AWAY.search(error.words):
+                    raise  # else it has just ended
 
     def stop(self, order: Order) -> None:
         """Puts a job back into the queue and holds it there, or stops its processes where they are.
@@ -445,15 +448,14 @@ class SlurmExecutor(RunningJobs):
         path = command if self._commands is None else str(self._commands / command)
         before = put_in(self._as_user, self._users.of(of)) if of is not None and self._as_user else ()
         try:
-            done = subprocess.run(
-                [*before, path, *arguments], input=given, env=environment or self._environment, text=True,
-                capture_output=True, timeout=TIMEOUT_S, check=False,
-            )  # fmt: skip
+            code, printed, complaint = ran(
+                [*before, path, *arguments], given, environment or self._environment, TIMEOUT_S
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ClusterError(f"{command} did not answer: {error}") from error
-        if done.returncode:
-            raise _FailedError(command, done.returncode, done.stderr or done.stdout)
-        return done.stdout
+        if code:
+            raise _FailedError(command, code, complaint or printed)
+        return printed
 
 
 class _FailedError(ClusterError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -131,8 +130,11 @@ class SlurmRestExecutor(RunningJobs):
     def signal(self, order: Order) -> None:
         """Sends a job the signal upon which it writes a checkpoint."""
         if self._signal is not None:
-            with contextlib.suppress(_AnsweredError):  # it has just ended
+            try:
                 self._call("DELETE", f"/job/{order.handle}", of=order, query={"signal": self._signal})
+            except _AnsweredError as error:
+                if AWAY.search(str(error)):
+                    raise  # else it has just ended
 
     def nodes_of(self, order: Order) -> str:
         """Returns the nodes that a job runs on, as Slurm writes them."""

@@ -21,14 +21,14 @@ import msgspec
 
 from noonward.errors import MissingExtraError
 from noonward.live.store.database import Connection, Cursor, LeadershipLostError, StoreError, Value
-from noonward.live.store.schema import VERSION, require_version, statements
+from noonward.live.store.schema import VERSION, require_version, require_written, statements
 
 LOCK: Final = 0x4E4F4F4E
 """First number of the advisory lock ("NOON"); the second is a hash of the schema's name."""
 LOOK_S: Final = 0.5
 """How often an instance that stands by tries to lead, s."""
 HUNG_S: Final = 20.0
-"""A leader whose session has been idle for so long has stopped: it writes every ``store.BEAT_S`` at least, s."""
+"""A leader whose session has waited for it for so long has stopped: it writes every ``store.BEAT_S`` at least, s."""
 REGAIN_S: Final = 5.0
 """How long a leader that has lost its connection tries to have the lock again, s."""
 KEEPALIVE: Final = "-c tcp_keepalives_idle=3 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
@@ -38,8 +38,10 @@ SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.
 WHERE l.locktype = 'advisory' AND l.granted AND l.classid = ? AND l.objid::bigint & 4294967295 =
     hashtext(current_schema())::bigint & 4294967295 AND l.objsubid = 2
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND a.state LIKE 'idle%' AND a.state_change < clock_timestamp() - make_interval(secs => ?)
+    AND (a.state LIKE 'idle%' OR a.wait_event_type = 'Client')
+    AND a.state_change < clock_timestamp() - make_interval(secs => ?)
 """
+"""Ends the session of a leader that has stopped: it is idle, or in the midst of statements and waits for its client."""
 _TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA"}
 _NUMBERED: Final = ("events", "decisions", "audit", "journal", "grid_events")
 """Tables whose rows are numbered by the database."""
@@ -202,6 +204,7 @@ class PostgresDatabase:
             connection.execute("INSERT INTO leader VALUES (1, 0, 0) ON CONFLICT (id) DO NOTHING")
             version = int(connection.execute("SELECT version FROM leader").fetchone()[0])
             require_version(version, self.title)
+            require_written(connection, version, self.title)
             if needed := statements(version):
                 connection.execute(f"BEGIN; {translated_tables(needed)}; UPDATE leader SET version = {VERSION}; COMMIT")
         finally:
@@ -226,8 +229,11 @@ class _Connection:
 
     def executemany(self, sql: str, rows: Iterable[Any]) -> Cursor:
         """Carries out a statement for every row, in one round trip."""
+        every = list(rows)
+        if len(every) == 1:  # a pipeline of one takes twice as long
+            return self.execute(sql, every[0])
         cursor = self._inner.cursor()
-        cursor.executemany(translated(sql), list(rows))
+        cursor.executemany(translated(sql), every)
         found: Cursor = cursor
         return found
 
@@ -257,8 +263,13 @@ class _Row(tuple[Any, ...]):
 
 def _rows(cursor: Any) -> Any:
     """Makes rows of a cursor's results."""
-    names = {column.name: place for place, column in enumerate(cursor.description or ())}
-    return type("_Row", (_Row,), {"names": names})
+    return _kind_of_row(tuple([column.name for column in cursor.description or ()]))
+
+
+@cache
+def _kind_of_row(names: tuple[str, ...]) -> type[_Row]:
+    """Returns rows of some columns; they are few, and a class takes longer to make than a row to read."""
+    return type("_Row", (_Row,), {"names": {name: place for place, name in enumerate(names)}})
 
 
 @cache

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from noonward.errors import FileError
+from noonward.live.store.database import Connection
 
+LAST_PART: Final = "part.last"
+"""Name in the table ``meta`` of what is left of a decision that was made and is not written yet (``live.decided``)."""
 VERSION: Final = 15
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
@@ -207,6 +210,34 @@ def require_version(version: int, title: str) -> None:
             f"the store {title} has version {version}, made before the first release, and cannot be brought up to "
             f"version {VERSION}; begin in another folder or database"
         )
+
+
+def require_written(connection: Connection, version: int, title: str) -> None:
+    """Raises FileError where tables are to be brought up to date that an older program left in the midst of a decision.
+
+    What is left of it is written as that program writes it, so that nobody else can.
+
+    Args:
+        connection: Connection to the store.
+        version: Version of its tables; 0: it has none.
+        title: What messages call it.
+    """
+    if 0 < version < VERSION and connection.execute("SELECT 1 FROM meta WHERE name = ?", (LAST_PART,)).fetchone():
+        raise FileError(unfinished(title, f"an older noonward, whose store has version {version},"))
+
+
+def unfinished(title: str, by: str) -> str:
+    """Returns what to do with a store that another program left in the midst of a decision.
+
+    Args:
+        title: What messages call the store.
+        by: What that program is called.
+    """
+    return (
+        f"the store {title} holds a decision that {by} had not written to the end when it was ended, and that this one "
+        "cannot read; nothing was changed. Start that one over the store once more, stop it when /readyz answers, and "
+        "then start this one"
+    )
 
 
 def statements(version: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from noonward.errors import FileError
 from noonward.live.store.database import Connection, Value
-from noonward.live.store.schema import VERSION, make_tables, version_of
+from noonward.live.store.schema import VERSION, make_tables, require_written, version_of
 
 NAME: Final = "noonward.sqlite"
 """Name of the store's file in its folder."""
@@ -51,6 +51,7 @@ class SqliteFile:
         with explained(self.path), closed_on_error(connect(self.path)) as connection:
             self.path.chmod(OWNER_ALONE)
             version = version_of(connection, self.title)
+            require_written(cast(Connection, connection), version, self.title)
             if 0 < version < VERSION:
                 backup(self.path.parent, self.path.with_name(f"{NAME}.v{version}"))
             make_tables(connection, self.title)

@@ -31,6 +31,7 @@ _WORDS: Final = {
     "stopping": "told to write its checkpoint",
     "suspended": "suspended: its GPUs are free",
     "suspension refused": "not suspended: its cluster refused",
+    "ended upon a late signal": "wrote its checkpoint though it was to run; it is run again",
     "resume decided": "to be resumed",
     "cap decided": "power cap decided",
     "capped": "under a power cap",

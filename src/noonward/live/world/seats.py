@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 SUBMITTED: Final = "submitted"
 TRANSIT: Final = "transit"
@@ -11,6 +12,8 @@ WAITING: Final = "waiting"
 STARTING: Final = "starting"
 SUSPENDED: Final = "suspended"
 OVERDUE: Final = "overdue"
+NOWHERE: Final[frozenset[int]] = frozenset()
+"""The sites that most jobs are kept from: one empty set for all of them, since each new one takes 216 bytes."""
 
 
 class Arrival(NamedTuple):
@@ -31,7 +34,7 @@ class Arrival(NamedTuple):
     result_gb: float
     held: bool = False
     pinned: int = -1
-    vetoed: frozenset[int] = frozenset()
+    vetoed: frozenset[int] = NOWHERE
     told: tuple[float, ...] = ()
     """What the scheduler is told of its work, units: the mean; the work in all when it arrives, and then each time it
     has outlived what was told (as ``model.cluster.jobs.TOLD``). Empty: it is told the work that was stated."""
@@ -54,11 +57,14 @@ class Arrival(NamedTuple):
         }  # fmt: skip
 
 
-@dataclass
-class Seat:
-    """A job in sight."""
+_arrival: Final = msgspec.msgpack.Decoder(Arrival)
 
-    about: Arrival
+
+class Seat(msgspec.Struct, gc=False):
+    """A job in sight. Very many may wait, so each takes little memory, and what is rarely asked of one is packed."""
+
+    packed: bytes
+    """The job as it arrived, an ``Arrival`` as MessagePack."""
     serial: int
     slot: int
     state: str = SUBMITTED
@@ -87,7 +93,20 @@ class Seat:
     moves: int = 0
     held: bool = False
     pinned: int = -1
-    vetoed: frozenset[int] = field(default_factory=frozenset)
+    vetoed: frozenset[int] = NOWHERE
+    asked: bool = False
+    """Whether its scheduler has been asked about it."""
+
+    @classmethod
+    def of(cls, about: Arrival, serial: int, slot: int, **stands: Any) -> Seat:
+        """Returns the seat of a job that has arrived; further fields say where it stands."""
+        steered: dict[str, Any] = {"held": about.held, "pinned": about.pinned, "vetoed": about.vetoed or NOWHERE}
+        return cls(msgspec.msgpack.encode(about), serial, slot, **steered, **stands)
+
+    @property
+    def about(self) -> Arrival:
+        """The job as it arrived."""
+        return _arrival.decode(self.packed)
 
     @property
     def order(self) -> tuple[bool, int, int]:
@@ -101,6 +120,15 @@ class Seat:
         if self.finish_s is not None:
             return self.finish_s
         return float(self.start_s or 0.0) + float(self.run_s or 0.0)
+
+
+def seats_of(content: bytes) -> list[Seat]:
+    """Returns the jobs in sight that MessagePack holds; older stores hold what arrived unpacked, as ``about``."""
+    rows = msgspec.msgpack.decode(content)
+    for row in rows:
+        if "about" in row:
+            row["packed"] = msgspec.msgpack.encode(row.pop("about"))
+    return msgspec.convert(rows, list[Seat])
 
 
 class Decision(NamedTuple):

@@ -129,7 +129,7 @@ class World:
         self.journal: list[list[Any]] | None = None
         self._each_slot = brief.protocol == "each-slot"
         self._coming: dict[int, Arrival] = {}
-        self._asked_before: set[int] = set()
+        self._texts: dict[str, str] = {}
         self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._settled_h = 0
@@ -375,12 +375,12 @@ class World:
             self.running.renew(time_s)
             return
         for seat in self.seat_of.values():
-            if not seat.about.told or seat.state != STARTING or seat.serial in self.ended:
+            if seat.state != STARTING or seat.serial in self.ended or not (about := seat.about).told:
                 continue
             begin_s, expected = float(seat.start_s or 0.0), float(view.job_J["work"][seat.slot])
-            unit_s = float(view.speed_KSCGF[SECONDS, seat.site, seat.about.class_, seat.gpus, seat.level])
+            unit_s = float(view.speed_KSCGF[SECONDS, seat.site, about.class_, seat.gpus, seat.level])
             while begin_s + expected * unit_s <= time_s:
-                expected = next((more for more in seat.about.told[1:] if more > expected), expected * OVERRUN)
+                expected = next((more for more in about.told[1:] if more > expected), expected * OVERRUN)
             if expected > view.job_J["work"][seat.slot]:
                 view.job_J["work"][seat.slot] = view.job_J["expected"][seat.slot] = expected
             seat.run_s = expected * unit_s
@@ -493,7 +493,8 @@ class World:
 
     def _checked(self, seat: Seat, asker: int, choice: int, gpus: int, level: int) -> tuple[int, int, int]:
         """Returns an answer, or "hold" in place of one that is not feasible; a pin takes precedence."""
-        mask_A, least, most = self.view.mask_NA[asker], seat.about.gpus_min, seat.about.gpus_max
+        about, mask_A = seat.about, self.view.mask_NA[asker]
+        least, most = about.gpus_min, about.gpus_max
         if seat.pinned >= 0 and seat.state != SUSPENDED:
             choice = 1 + seat.pinned if mask_A[1 + seat.pinned] else HOLD
         site = choice - 1 if choice else seat.site
@@ -516,13 +517,14 @@ class World:
 
     def _decided(self, seat: Seat, asker: int, choice: int, gpus: int, level: int, earliest_s: float) -> None:
         """Notes a decision; of several times that a job is held in a row, the first."""
-        if choice == HOLD and seat.serial in self._asked_before:
+        if choice == HOLD and seat.asked:
             return
-        self._asked_before.add(seat.serial)
+        seat.asked, about = True, seat.about
+        text = msgspec.json.encode(self.candidates(asker)).decode()
+        text = self._texts.setdefault(text, text)  # jobs that are held one after the other share it
         self.decisions.append(
             Decision(
-                self.now_s, seat.about.job, seat.about.attempt, seat.serial, asker, choice, gpus, level, earliest_s,
-                msgspec.json.encode(self.candidates(asker)).decode(),
+                self.now_s, about.job, about.attempt, seat.serial, asker, choice, gpus, level, earliest_s, text
             )
         )  # fmt: skip
 
@@ -552,10 +554,7 @@ class World:
             give_way()
             if happening.what == TAKEN:
                 about = self._coming.pop(happening.serial)
-                self.seat_of[happening.serial] = Seat(
-                    about=about, serial=happening.serial, slot=happening.slot, held=about.held, pinned=about.pinned,
-                    vetoed=about.vetoed,
-                )  # fmt: skip
+                self.seat_of[happening.serial] = Seat.of(about, happening.serial, happening.slot)
                 continue
             seat = self.seat_of[happening.serial]
             self._change(seat)
@@ -577,6 +576,8 @@ class World:
                 self._forget(seat)
             else:
                 self._started(seat, happening)
+        if not self._coming:
+            self._coming = {}  # one that many have left keeps the room that they took
 
     def _joined(self, seat: Seat, happening: Happening) -> None:
         """Notes that a job has joined a site's queue."""
@@ -600,19 +601,18 @@ class World:
         seat.state, seat.site = STARTING, int(outcome["site"])
         seat.gpus, seat.level = int(outcome["gpus"]), int(outcome["level"])
         seat.start_s, seat.power_w = float(outcome["start_s"]), float(outcome["power_w"])
-        class_, work = seat.about.class_, self.view.job_J["work"][seat.slot]
-        seat.run_s = float(work * self.view.speed_KSCGF[SECONDS, seat.site, class_, seat.gpus, seat.level])
+        about, work = seat.about, self.view.job_J["work"][seat.slot]
+        seat.run_s = float(work * self.view.speed_KSCGF[SECONDS, seat.site, about.class_, seat.gpus, seat.level])
         said: dict[str, object] = {
             "serial": seat.serial, "site": seat.site, "gpus": seat.gpus, "level": seat.level,
-            "arrival_s": seat.about.arrival_s,
+            "arrival_s": about.arrival_s,
         }  # fmt: skip
-        self.notes.append(Note(happening.at_s, seat.about.job, "start decided", said))
+        self.notes.append(Note(happening.at_s, about.job, "start decided", said))
         self.running.place(seat)
 
     def _forget(self, seat: Seat) -> None:
         del self.seat_of[seat.serial]
         self.unrouted.pop(seat.serial, None)
-        self._asked_before.discard(seat.serial)
         self.ended.discard(seat.serial)
 
     def _change(self, seat: Seat) -> None:
@@ -622,7 +622,7 @@ class World:
         """Returns what has changed since the last call: jobs, decisions and notes."""
         self.running.keep_lives(self.changed.values())
         out = list(self.changed.values()), self.decisions, self.notes
-        self.changed, self.decisions, self.notes = {}, [], []
+        self.changed, self.decisions, self.notes, self._texts = {}, [], [], {}
         return out
 
     def keep_changes(self, seats: Iterable[Seat], decisions: Iterable[Decision], notes: Iterable[Note]) -> None:
@@ -663,7 +663,7 @@ class World:
             self.running.places = max(self.running.places, seat.running_place + 1)
             lives = seat.life is not None and self.engine.bends
             self.seat_of[seat.serial] = seat
-            self._asked_before.add(seat.serial)
+            seat.asked = True
             states = {TRANSIT: TRAVELS, STARTING: RUNNING, SUSPENDED: TRAVELS}
             status = states.get(seat.state, QUEUED if seat.site >= 0 else PLANNED)
             if lives and seat.life is not None and seat.life["state"] == STOPS:

@@ -235,6 +235,19 @@ def _trace(
 
 
 @kernel()
+def least_usd(cost_P: F8, share_P: F8, units: float) -> float:
+    """Returns what a life costs at least, USD: its useful time in the cheapest periods, with no stop and no resume."""
+    usd, left = 0.0, units
+    for p in np.argsort(cost_P):
+        if left <= 0.0:
+            break
+        used = min(left, share_P[p])
+        usd += used * cost_P[p]
+        left -= used
+    return usd
+
+
+@kernel()
 def suspended_life(
     cost_P: F8,
     resume_P: F8,
@@ -279,7 +292,7 @@ def suspended_life(
     if units > share_P.sum() + NEAR:
         return np.inf
     choice = np.empty((periods, 2, 2, int(units + NEAR) + 1), dtype=np.uint8)
-    best, chosen, at, head = np.inf, -1, 0, 0
+    best, chosen, tried, at, head = np.inf, -1, -1, 0, 0
     for way in range(4):
         first_piece, last_piece = way % 2 == 1, way >= 2
         if (first_piece and share_P[0] >= 1.0) or (last_piece and share_P[-1] >= 1.0):
@@ -290,6 +303,7 @@ def suspended_life(
         whole = int(rest + NEAR)
         part = max(0.0, rest - whole)
         part = part if part > NEAR else 0.0
+        tried = way
         found, p, by = _whole_periods(
             cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, choice
         )
@@ -302,7 +316,7 @@ def suspended_life(
     whole = int(rest + NEAR)
     part = max(0.0, rest - whole)
     part = part if part > NEAR else 0.0
-    if chosen < 3:  # the table holds the steps of the last way that was tried
+    if chosen < tried:  # the table holds the steps of the last way that was tried
         _whole_periods(cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, choice)
     _trace(choice, share_P, first_piece, last_piece, whole, part, at, head, used_P, resumed_P, stopped_P)
     return best

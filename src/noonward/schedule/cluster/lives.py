@@ -31,13 +31,15 @@ from noonward.decision.cluster.view import (
 )
 from noonward.schedule.cluster.bookings import LIFE, STARTED, give_back, mark
 from noonward.schedule.cluster.capacity_prices import Prices
-from noonward.schedule.cluster.life_suspended import suspended_life
+from noonward.schedule.cluster.life_suspended import least_usd, suspended_life
 from noonward.units import HOUR_S
 
 STRETCHES: Final = 32
 """Stretches of a life that are booked; those behind them are booked as time passes."""
 BLOCKED_USD: Final = 1e7
 """Cost of an hour in which others leave no room, USD: above that of any job's run."""
+NEAR_USD: Final = 1e-6
+"""Sums closer than this count as equal where a life is not searched for because it costs too much, USD."""
 KEPT: Final = 0.5
 """Share of what is left of a job's slack that its life leaves unused: GPUs may come free later than booked, and a
 suspended job that comes too late has run in vain."""
@@ -153,9 +155,10 @@ def _cheapest(
     until_h: float,
     units: float,
     runs_now: bool,
+    below_usd: float,
     used_P: F8,
 ) -> tuple[float, float]:
-    """Finds a job's cheapest life between two leads.
+    """Finds a job's cheapest life between two leads, if it costs less than a given sum.
 
     Args:
         view: View.
@@ -170,6 +173,7 @@ def _cheapest(
         until_h: Last one.
         units: Hours that it must run.
         runs_now: Whether the life begins with a run through the rest of the current hour.
+        below_usd: Sum, USD. It is not searched for where it surely costs as much, which is seen fast; infinite: always.
         used_P: Written, hours in use from the hour of ``from_h`` on; it has room for all.
 
     Returns:
@@ -187,6 +191,8 @@ def _cheapest(
         if cost_P[0] >= BLOCKED_USD:  # others count on its GPUs
             return np.inf, 0.0
         cost_P[0] -= 100.0 * BLOCKED_USD
+    if np.isfinite(below_usd) and least_usd(cost_P, share_P, units) > below_usd + NEAR_USD:
+        return np.inf, 0.0
     nothing_P = np.zeros(periods)
     resumed_P, stopped_P = np.zeros(periods, np.uint8), np.zeros(periods, np.uint8)
     found = suspended_life(
@@ -232,9 +238,12 @@ def _cheapest_anywhere(
     from_h: float,
     until_h: float,
     units: float,
+    below_usd: float,
     used_P: F8,
 ) -> tuple[float, float, int, float, float]:
     """Finds the cheapest life for the rest of a job at its site, or where it may move, its journey included.
+
+    It is found if it costs less than a given sum.
 
     Args:
         view: View.
@@ -246,6 +255,7 @@ def _cheapest_anywhere(
         from_h: First moment at which it could be resumed where it is, h from the start of the current hour.
         until_h: Last open moment there.
         units: Hours that it must run.
+        below_usd: Sum, USD; infinite: it is always found.
         used_P: Written, hours in use from the hour of the first open moment on.
 
     Returns:
@@ -254,7 +264,7 @@ def _cheapest_anywhere(
     site, room_P = view.life_J[job].site, np.zeros(len(used_P))
     best, resume_usd = _cheapest(
         view, prices, booked_ST, slot_0, job, site, gpus, _added_w(view, job, site, gpus), from_h, until_h, units,
-        False, used_P,
+        False, below_usd, used_P,
     )  # fmt: skip
     at, best_from_h, best_until_h = site, from_h, until_h
     for d in range(view.site_S.shape[0]):
@@ -262,11 +272,12 @@ def _cheapest_anywhere(
             continue
         away_h = from_h + travel_h(view, job, site, d)
         last_h = until_h - (return_delay_s(view, job, d) - return_delay_s(view, job, site)) / HOUR_S
+        travel_usd = travel_cost_usd(view, job, site, d) - travel_cost_usd(view, job, site, site)
         usd, resumed_usd = _cheapest(
             view, prices, booked_ST, slot_0, job, d, gpus, _added_w(view, job, d, gpus), away_h, last_h, units, False,
-            room_P,
+            min(best, below_usd) - travel_usd, room_P,
         )  # fmt: skip
-        usd += travel_cost_usd(view, job, site, d) - travel_cost_usd(view, job, site, site)
+        usd += travel_usd
         if usd < best:
             best, resume_usd, at, best_from_h, best_until_h = usd, resumed_usd, d, away_h, last_h
             used_P[:] = room_P
@@ -376,20 +387,22 @@ def _plan_started(
             if may and keep_usd == np.inf:
                 keep_h = min(now_h + left_h + used * slack_h, reach_h)
                 keep_usd, _ = _cheapest(
-                    view, prices, booked_ST, slot_0, job, site, gpus, power_w, now_h, keep_h, left_h, True, kept_P
-                )
+                    view, prices, booked_ST, slot_0, job, site, gpus, power_w, now_h, keep_h, left_h, True, np.inf,
+                    kept_P,
+                )  # fmt: skip
         from_h = (back_s(view, job) - zero_s) / HOUR_S
         later_usd, to_from_h, to_until_h = np.inf, from_h, until_h
         if may:
-            usd, resume_usd, to, to_from_h, to_until_h = _cheapest_anywhere(
-                view, prices, booked_ST, slot_0, job, gpus, from_h, until_h, left_h, later_P
-            )
             freedom = view.freedom_C[record.class_]
             energy = prices.energy_SR[site, int(now_h) + 1] - prices.energy_SR[site, int(now_h)]
             paid = prices.paid_SR[site, int(now_h) + 1] - prices.paid_SR[site, int(now_h)]
             idle_w = at_site.pue * gpus * at_site.free_w
             stop_w = freedom.stop_power * (power_w + idle_w) - idle_w
             stop_usd = max(0.0, (stop_w * energy + gpus * paid) * freedom.stop_s / HOUR_S)
+            usd, resume_usd, to, to_from_h, to_until_h = _cheapest_anywhere(
+                view, prices, booked_ST, slot_0, job, gpus, from_h, until_h, left_h, keep_usd - PAID_BACK * stop_usd,
+                later_P,
+            )  # fmt: skip
             later_usd = usd + PAID_BACK * (stop_usd + resume_usd)
         if later_usd < keep_usd:
             plan.stop, plan.site = 1, to
@@ -416,12 +429,13 @@ def _plan_started(
             until_h = min(from_h + work_h + used * slack_h, reach_h)
             if life.state == WAITS:
                 usd, _, to, from_h, until_h = _cheapest_anywhere(
-                    view, prices, booked_ST, slot_0, job, gpus, from_h, until_h, work_h, later_P
+                    view, prices, booked_ST, slot_0, job, gpus, from_h, until_h, work_h, np.inf, later_P
                 )
             else:
                 usd, _ = _cheapest(
-                    view, prices, booked_ST, slot_0, job, site, gpus, power_w, from_h, until_h, work_h, False, later_P
-                )
+                    view, prices, booked_ST, slot_0, job, site, gpus, power_w, from_h, until_h, work_h, False, np.inf,
+                    later_P,
+                )  # fmt: skip
     if usd == np.inf:  # as soon as it can
         until_h = min(from_h + work_h, reach_h)
         later_P[:] = 0.0

@@ -37,20 +37,39 @@ def is_owed(view: ClusterView, job: int) -> bool:
 
 @kernel(inline=True, allocates=False)
 def owe(w: World, job: int, s: int, sign: int) -> None:
-    """Notes that a suspended job is to be given GPUs again at its site (-1: no more)."""
+    """Notes that a suspended job is to be given GPUs again at its site (-1: no more).
+
+    Nothing that decides how many, by when and for how long changes until it is: these are noted, and the jobs of a site
+    are listed in the order in which they are due.
+    """
     if not is_owed(w.shown, job):
         return
     w.state_S[s].owed += sign * w.shown.life_J[job].own_gpus
-    before, other = -1, w.state_S[s].first_owed
-    while other >= 0 and other != job:
-        before, other = other, w.bent_J[other].next_owed
-    if other == job and before >= 0:
-        w.bent_J[before].next_owed = w.bent_J[job].next_owed
-    elif other == job:
-        w.state_S[s].first_owed = w.bent_J[job].next_owed
     if sign > 0:
-        w.bent_J[job].next_owed = w.state_S[s].first_owed
-        w.state_S[s].first_owed = job
+        w.bent_J[job].latest_s = latest_start_s(w.shown, job, w.shown.life_J[job].site)
+        w.bent_J[job].needs_s = _needs_s(w.shown, job)
+        w.bent_J[job].owed_gpus = w.shown.life_J[job].own_gpus
+    before, other = -1, w.state_S[s].first_owed
+    while other >= 0 and (other != job if sign < 0 else _goes_first(w, other, job)):
+        before, other = other, w.bent_J[other].next_owed
+    behind = job
+    if sign > 0:
+        w.bent_J[job].next_owed = other
+    elif other < 0:
+        return
+    else:
+        behind = w.bent_J[job].next_owed
+    if before < 0:
+        w.state_S[s].first_owed = behind
+    else:
+        w.bent_J[before].next_owed = behind
+
+
+@kernel(inline=True, allocates=False)
+def _goes_first(w: World, job: int, other: int) -> bool:
+    """Returns whether of two suspended jobs of a site the first is due before the second."""
+    mine_s, its_s = w.bent_J[job].latest_s, w.bent_J[other].latest_s
+    return bool(mine_s < its_s or (mine_s == its_s and w.shown.job_J[job].serial < w.shown.job_J[other].serial))
 
 
 @kernel(inline=True, allocates=False)
@@ -66,9 +85,9 @@ def _on_slot(view: ClusterView, time: float) -> float:
 
 
 @kernel(inline=True, allocates=False)
-def due_s(view: ClusterView, job: int) -> float:
+def _due_s(w: World, job: int) -> float:
     """Returns by when a suspended job is to be resumed at its site on the gang that it started on, s."""
-    return _on_slot(view, latest_start_s(view, job, view.life_J[job].site))
+    return _on_slot(w.shown, w.bent_J[job].latest_s)
 
 
 @kernel(inline=True, allocates=False)
@@ -96,10 +115,11 @@ def _holds_until_s(view: ClusterView, job: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
-def _would_end_s(view: ClusterView, job: int, s: int) -> float:
+def _would_end_s(w: World, job: int, s: int) -> float:
     """Returns until when a job that waits at a site would hold GPUs at the latest if it were given some now, s."""
+    view = w.shown
     if is_owed(view, job):
-        return due_s(view, job) + _needs_s(view, job)
+        return _due_s(w, job) + w.bent_J[job].needs_s
     record, seconds = view.job_J[job], 0.0
     for level in range(view.site_S[s].levels):
         seconds = max(seconds, record.work * view.speed_KSCGF[SECONDS, s, record.class_, record.gpus_min, level])
@@ -111,30 +131,37 @@ def _would_end_s(view: ClusterView, job: int, s: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
-def _keeps_for(view: ClusterView, job: int, other: int, s: int) -> bool:
-    """Returns whether a job must leave room for another one, which is suspended at a site.
+def _keeps_for(view: ClusterView, job: int, other: int) -> bool:
+    """Returns whether a job must leave room for another one, suspended and due before it: it may not displace it."""
+    preempts = view.freedom_C[view.job_J[job].class_].preempts
+    return other != job and (preempts == 0 or not preempts & (1 << view.job_J[other].class_))
 
-    One that may displace it need not; of two suspended ones the earlier due goes first.
+
+@kernel(inline=True, allocates=False)
+def _next_first(w: World, job: int, other: int, owed: bool) -> int:
+    """Returns a suspended job of a site, or the first behind it that a job must leave room for; -1 for none.
+
+    All of them, but for those that it may displace; one that is owed GPUs itself only for those that are due before it.
     """
-    if other == job or view.freedom_C[view.job_J[job].class_].preempts & (1 << view.job_J[other].class_):
-        return False
-    if not is_owed(view, job):
-        return True
-    mine_s, its_s = latest_start_s(view, job, s), latest_start_s(view, other, s)
-    return bool(its_s < mine_s or (its_s == mine_s and view.job_J[other].serial < view.job_J[job].serial))
+    while other >= 0 and not _keeps_for(w.shown, job, other):
+        other = w.bent_J[other].next_owed
+    if other >= 0 and owed and not _goes_first(w, other, job):
+        return -1
+    return other
 
 
 @kernel(allocates=False)
 def _due_gpus(w: World, job: int, s: int, from_s: float, until_s: float) -> int:
     """Returns how many GPUs in all a job must leave suspended ones of a site that may hold some between two times."""
-    view, gpus = w.shown, 0
-    other = w.state_S[s].first_owed
+    gpus, owed = 0, is_owed(w.shown, job)
+    other = _next_first(w, job, w.state_S[s].first_owed, owed)
     while other >= 0:
-        if _keeps_for(view, job, other, s):
-            due = due_s(view, other)
-            if due <= until_s and from_s < due + _needs_s(view, other):
-                gpus += view.life_J[other].own_gpus
-        other = w.bent_J[other].next_owed
+        due = _due_s(w, other)
+        if due > until_s:
+            break
+        if from_s < due + w.bent_J[other].needs_s:
+            gpus += w.bent_J[other].owed_gpus
+        other = _next_first(w, job, w.bent_J[other].next_owed, owed)
     return gpus
 
 
@@ -164,14 +191,15 @@ def _room_between(w: World, job: int, s: int, from_s: float, until_s: float, lea
 
     Where they are fewer than a least number, some number below it (``_room_beside``).
     """
-    gpus = min(most, _room_beside(w, job, s, from_s, most))
-    other = w.state_S[s].first_owed
+    gpus, owed = min(most, _room_beside(w, job, s, from_s, most)), is_owed(w.shown, job)
+    other = _next_first(w, job, w.state_S[s].first_owed, owed)
     while other >= 0 and gpus >= least:
-        if _keeps_for(w.shown, job, other, s):
-            due = due_s(w.shown, other)
-            if from_s < due and due < until_s:
-                gpus = min(gpus, _room_beside(w, job, s, due, gpus))
-        other = w.bent_J[other].next_owed
+        due = _due_s(w, other)
+        if due >= until_s:
+            break
+        if from_s < due:
+            gpus = min(gpus, _room_beside(w, job, s, due, gpus))
+        other = _next_first(w, job, w.bent_J[other].next_owed, owed)
     return gpus
 
 
@@ -191,7 +219,7 @@ def spare_gpus(w: World, job: int, s: int) -> int:
     view, free = w.shown, w.shown.site_S[s].free
     if not fits(view, job, s):
         return free
-    now, until_s = view.run_1[0].now_s, _would_end_s(view, job, s)
+    now, until_s = view.run_1[0].now_s, _would_end_s(w, job, s)
     least, most = view.job_J[job].gpus_min, view.job_J[job].gpus_max
     surely = free - _due_gpus(w, job, s, now, until_s)
     if surely >= most:

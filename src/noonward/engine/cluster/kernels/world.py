@@ -164,7 +164,10 @@ BENT: Final = np.dtype(
         ("awaits", "i8"),  # what its cluster is to confirm: NOTHING, A_STOP, A_RUN, A_CAP (told)
         ("wants", "i8"),  # power cap that its cluster is to put it under, or has
         ("kept", "i8"),  # GPUs that it keeps though it has stopped (SITE_STATE.keeps)
-        ("next_owed", "i8"),  # while it is owed GPUs the next such job of its site, or -1
+        ("next_owed", "i8"),  # while it is owed GPUs the next such job of its site, in the order of latest_s, or -1
+        ("latest_s", "f8"),  # and its latest start there, s,
+        ("needs_s", "f8"),  # how long it then holds the gang it started on, s,
+        ("owed_gpus", "i8"),  # and how many GPUs that are
     ]
 )
 """What the engine keeps per job in sight where running jobs may be stopped."""

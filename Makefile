@@ -23,9 +23,15 @@ demo: $(VENV)/.demo
 	$(BIN)/noonward compile fine-tuning
 	$(BIN)/noonward compare fine-tuning
 
-# Workers share the cores: libraries that started a thread per core in each of them would wait for one another.
+# Workers share the cores: libraries that started a thread per core in each of them would wait for one another. Both
+# loops of the engine are compiled first, each once: workers that begin together would both compile what they both need.
+# Bytecode is written in any case: workers and the processes that tests start import the same files.
+test: export OMP_NUM_THREADS := 1
+test: export OPENBLAS_NUM_THREADS := 1
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/noonward compile fine-tuning & $(BIN)/noonward compile --training dvfs-training; wait
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,7 @@ def test_figures_of_the_sweep(noonward: CommandLine, monkeypatch: pytest.MonkeyP
 
 def test_figures_of_the_ablations_of_chsac(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     from noonward.studies.dvfs_training.ablations import study_ablations
-    from noonward.studies.dvfs_training.short_training import ABLATIONS
+    from noonward.studies.dvfs_training.short_training import ABLATIONS, LIMIT_S
 
     brief = ("reward=energy", "epochs=1", "environments=1", "steps=5", "updates=1", "hidden=[4]", "quantiles=2")
     changed = {
@@ -212,6 +213,7 @@ def test_figures_of_the_ablations_of_chsac(noonward: CommandLine, monkeypatch: p
         "settings": brief,
         "ablations": ABLATIONS[:1],
         "controls": ("greedy-tradeoff(watts=10)", "greedy-tradeoff(watts=1000)"),
+        "world": (f"constraints.mean_latency_s={LIMIT_S:g}", "window_h=1"),
         "windows": 1,
         "window_h": 1,
     }
@@ -235,7 +237,7 @@ def test_figures_of_the_study_of_published_prices(
     from noonward.studies.fine_tuning.published import study_published
 
     small = tmp_path / "small.yaml"
-    small.write_text("extends: fine-tuning\nname: small\nwindow_h: 12\njobs: {count: 80}\n", encoding="utf-8")
+    small.write_text("extends: fine-tuning\nname: small\nwindow_h: 6\njobs: {count: 20}\n", encoding="utf-8")
     changed = {**(study_published.__kwdefaults__ or {}), "scenario": str(small)}
     monkeypatch.setattr(study_published, "__kwdefaults__", changed)
     command = ("reproduce", "fine-tuning", "--published", "-n", 2, "--workers", 1, "--json")
@@ -376,6 +378,8 @@ def test_figures_of_bench_learn(noonward: CommandLine, monkeypatch: pytest.Monke
 
     def small(algorithm: str, task: Any, given: Iterable[str], **fields: Any) -> Any:
         names = {each.partition("=")[0] for each in SMALL_RUNS[algorithm]}
+        if algorithm == "masac":
+            task = replace(task, sources=(replace(task.sources[0], settings=("window_h=6", "jobs.count=40")),))
         kept = [each for each in given if each.partition("=")[0] not in names]
         return whole(algorithm, task, [*kept, *SMALL_RUNS[algorithm]], **fields)
 

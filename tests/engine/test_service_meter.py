@@ -38,7 +38,7 @@ def play(engine: BatchEngine, meter: ServiceMeter, seed: int = 0) -> tuple[Any, 
     return reward_B, cost_BK
 
 
-@pytest.mark.parametrize("settings", [(), ("jobs.rate_per_s=0.3",)], ids=("room", "overloaded"))
+@pytest.mark.parametrize("settings", [(), ("jobs.rate_per_s=0.3", "window_h=1")], ids=("room", "overloaded"))
 def test_credits_sum_to_what_the_jobs_took(settings: tuple[str, ...]) -> None:
     engine = engine_of(*settings)
     meter = ServiceMeter(engine, LIMITS, 100.0)
@@ -110,7 +110,7 @@ def test_preferences_charge_the_time_in_system_of_each_class() -> None:
 
 def test_queues_and_powers_are_those_of_the_next_question() -> None:
     """A power cap is charged to the decisions that sent a job to the site alone."""
-    engine = engine_of("jobs.rate_per_s=0.2", rows=1)
+    engine = engine_of("jobs.rate_per_s=0.2", "window_h=1", rows=1)
     meter = ServiceMeter(engine, LIMITS, 100.0)
     rng, seen, waited = np.random.default_rng(1), set(), set()
     while not engine.done_B.all():

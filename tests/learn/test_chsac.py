@@ -196,9 +196,9 @@ def test_a_limit_that_binds_is_met_and_its_multiplier_settles() -> None:
     least, _, known = toy.best_of(limit_s)
     assert known > 0.1
     learner = Chsac(toy.dimensions("mean_latency_s"), ChsacConfig(**SETTLING), seed=0)
-    told = toy.play(learner, 1500, limit_s=limit_s)[2]
+    told = toy.play(learner, 900, limit_s=limit_s)[2]
     found_J, latency_s, _ = toy.play(learner, 400, learn=False)
-    late = np.array([each["multiplier/mean_latency_s"] for each in told[-500:]])
+    late = np.array([each["multiplier/mean_latency_s"] for each in told[-300:]])
     assert latency_s == pytest.approx(limit_s, rel=0.02)
     assert found_J == pytest.approx(least, rel=0.03)
     assert late.mean() == pytest.approx(known, rel=0.15)

@@ -37,7 +37,7 @@ serve(config, scenario, clock=clock, started=lambda address, controller: print(a
 def test_killed_under_load_no_job_is_lost_and_none_runs_twice(tmp_path):
     ran, chance, acknowledged, sent = tmp_path / "ran", random.Random(3), set(), 0
     ran.mkdir()
-    for kill in range(4):
+    for kill in range(2):
         with Process("-c", FAST, str(tmp_path / "live")) as service, Client(service.address) as client:
             for _ in range(chance.randrange(3, 9)):
                 jobs = [

@@ -38,13 +38,13 @@ def small(told):
         closing(Processes(2, patience_s=0.0, start_s=0.0)) as executor,
         listening(lambda kind, about: told.append(about)),
     ):
-        return reproduce_load_shaping(draws=2, seed=3, training=4, validation=1, executor=executor)
+        return reproduce_load_shaping(draws=2, seed=3, training=3, validation=1, executor=executor)
 
 
 def test_draws_in_processes_are_those_of_one_process(small, told):
     """Pooled in order, with the plans of the first draw; each draw has a stream of its own."""
     assert {"draw 0, plan with eps 0.008", "draw 1, plan with eps 0.008"} <= set(told)
-    here = DrawRun(1, 3, None, (), 4, 1).run()
+    here = DrawRun(1, 3, None, (), 3, 1).run()
     assert [len(set(values)) for values in small.cost.values()] == [2] * len(small.cost)
     for pooled, own in ((small.cost, here.cost), (small.violations, here.violations), (small.excess, here.excess)):
         assert {name: values[1:] for name, values in pooled.items()} == own
@@ -158,17 +158,23 @@ def test_the_paper_setting_has_its_seven_classes():
     assert make_plan(problem).certificate.rows_whole == 2 * 34 * 4
 
 
-def test_rolling_days_are_planned_from_the_days_before_them(tmp_path):
-    """Every plan of a run is measured on the same days; two runs of one spec are equal."""
-    runs = promise_runs(sources=("drifting",), promises=(0.8,), seed=3, days=2, samples=5)
+ROLLING = {"sources": ("drifting",), "promises": (0.8,), "seed": 3, "days": 2, "samples": 5}
+
+
+@pytest.fixture(scope="module")
+def rolled():
+    """Rolling days under each kind of plan."""
+    return reproduce_promises(promise_runs(**ROLLING))
+
+
+def test_rolling_days_are_planned_from_the_days_before_them(rolled, tmp_path):
+    """Every plan of a run is measured on the same days."""
+    runs, found = promise_runs(**ROLLING), rolled
     assert [run.label for run in runs] == [
         "drifting, run 0, promise 0.8", "drifting, run 0, one day 0.8", "drifting, run 0, eps 0.05"
     ]  # fmt: skip
-    found = reproduce_promises(runs)
     assert found.sources == ["drifting"]
     assert found.plans == ["promise-0.8", "one-day-0.8", "eps-0.05"]
-    again = reproduce_promises(runs[:1]).found["drifting", "promise-0.8"]
-    assert found.found["drifting", "promise-0.8"] == again
     assert all(len(days.held) == 2 and days.failed == 0 for days in found.found.values())
     names = {metric.name: metric for metric in found.metrics()}
     assert names["promise/0.8/held_share@drifting"].reference == 0.8
@@ -180,11 +186,15 @@ def test_rolling_days_are_planned_from_the_days_before_them(tmp_path):
         promise_runs(sources=("mars",))
 
 
-def test_rolling_runs_are_read_back_as_long_as_what_they_rest_on_is_the_same(tmp_path, monkeypatch):
-    """Each run has a file of its own, written as soon as it is done; one that was cut short is computed again."""
-    asked = {"sources": ("drifting",), "promises": (0.8,), "seed": 3, "days": 2, "samples": 5, "folder": tmp_path}
+def test_rolling_runs_are_read_back_as_long_as_what_they_rest_on_is_the_same(rolled, tmp_path, monkeypatch):
+    """Each run has a file of its own, written as soon as it is done; one that was cut short is computed again.
+
+    Two runs of one spec are equal.
+    """
+    asked = {**ROLLING, "folder": tmp_path}
     runs = promise_runs(**asked)
     found = reproduce_promises(runs[:1])
+    assert found.found["drifting", "promise-0.8"] == rolled.found["drifting", "promise-0.8"]
     assert runs[0].place == tmp_path / "drifting" / "run-0-promise-0.8.json"
     assert runs[0].place.is_file()
     assert not runs[1].place.exists()

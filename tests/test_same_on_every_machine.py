@@ -26,7 +26,7 @@ RUNS = (
     *(f"load-shaping/{name}" for name in ("at-once", "plan-hard")),
 )
 FEW_KERNELS = ("fine-tuning/booked-regression", "fine-tuning/masac")
-"""Runs for settings in which every kernel is compiled again: one loop of the engine, whose parts the other one shares."""
+"""Runs for settings in which every kernel is compiled again: one loop of the engine; the other one shares its parts."""
 
 
 def simd_of_numpy():

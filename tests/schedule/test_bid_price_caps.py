@@ -2,13 +2,13 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.engine.run import run
-from noonward.errors import ScenarioError
 from noonward.evaluate.conformance import check_scheduler
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.ledger import settle
@@ -173,8 +173,43 @@ def test_a_run_that_goes_on_from_a_state_equals_one_that_never_stopped():
     check_scheduler("bid-price(forecast=regression, caps=yes)", seeds=[0])
 
 
-def test_caps_and_suspensions_are_not_planned_together():
-    with pytest.raises(ScenarioError, match="set caps or suspends, not both"):
-        BidPrice(Forecast("regression"), caps=True, suspends=True)
-    with pytest.raises(ScenarioError, match="caps=yes goes with suspends=no"):
-        make_scheduler("bid-price(forecast=regression, caps=yes, suspends=yes)")
+BOTH = "bid-price(forecast=perfect, caps=yes, suspends=yes)"
+STOPS = {"stop_s": 60.0, "dark_s": 60.0, "load_s": 60.0, "stop_power": 1.0, "load_power": 1.0}
+PEAK = [20.0, 3000.0, *[20.0] * 4, *[3500.0] * 18]
+"""One dear hour, in which a suspension saves all energy and a cap some of it; it lies in every early unbroken run."""
+FIVE = {"gpus": 2, "work": 5 * HOUR_S, "slack_s": 8 * HOUR_S}
+
+
+def with_both(price, freedom, policy=BOTH):
+    return run(world_of([FIVE], freedom, price=[price]).environment(), make_scheduler(policy))
+
+
+@pytest.mark.parametrize(
+    ("price", "freedom", "stops", "capped"),
+    [
+        (PEAK, suspension.Freedom(caps=((0.5, 0.8),), **STOPS), 1, True),
+        ([DEAR] * 24, suspension.Freedom(caps=((0.5, 0.8),), **STOPS), 0, True),
+        ([CHEAP] * 24, suspension.Freedom(caps=((0.5, 0.8),), **STOPS), 0, False),
+        (PEAK, suspension.Freedom(caps=((0.5, 0.8),), **STOPS | {"load_s": 6 * HOUR_S}), 0, True),
+    ],
+    ids=["a dear hour", "all hours dear", "all cheap", "a stop that does not pay"],
+)
+def test_with_both_levers_a_job_is_given_the_one_that_saves_more(price, freedom, stops, capped):
+    outcome = with_both(price, freedom)
+    assert outcome.suspensions_J.tolist() == [stops]
+    caps = [] if outcome.segment_K is None else [r["cap"] for r in outcome.segment_K if r["kind"] == RUN]
+    assert any(caps) == capped
+    assert (outcome.job_J["status"] == DONE).all()
+    unbent = settle(with_both(price, freedom, "bid-price-perfect"))
+    assert settle(outcome).utility_usd > unbent.utility_usd or not (stops or capped)
+
+
+def test_with_both_levers_a_class_that_allows_one_is_planned_as_with_that_one():
+    for freedom, lever in ((replace(HALF, interruptible=False), "caps"), (suspension.Freedom(**STOPS), "suspends")):
+        for price in (PEAK, [DEAR] * 24):
+            alone = with_both(price, freedom, f"bid-price(forecast=perfect, {lever}=yes)")
+            assert with_both(price, freedom).tobytes() == alone.tobytes()
+
+
+def test_with_both_levers_a_run_that_goes_on_from_a_state_equals_one_that_never_stopped():
+    check_scheduler("bid-price(forecast=regression, caps=yes, suspends=move)", seeds=[0])

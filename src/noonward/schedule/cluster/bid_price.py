@@ -129,6 +129,7 @@ class BidPrice(PartlyCompiledScheduler):
     With ``caps``, jobs whose class has power caps start under the cap that costs least from their start on: less energy
     against GPUs for longer, at these prices (``caps``). Jobs to come are planned the same way, so prices know of caps.
     At the turn of every hour the caps of running jobs are chosen again: where GPUs have become scarce, they are lifted.
+    With ``suspends``, too, a running job whose class allows both is capped or has its life, whichever saves more then.
 
     Args:
         forecast: Forecast of prices and carbon.
@@ -140,7 +141,7 @@ class BidPrice(PartlyCompiledScheduler):
         exact_sites: Sites up to which each has prices of its own, at least 1.
         suspends: Whether it suspends jobs of interruptible classes; else they run unbroken, like all others.
         moves: Whether suspended jobs whose class moves may leave for other sites; only with ``suspends``.
-        caps: Whether it caps the power of jobs whose class allows it; not with ``suspends``.
+        caps: Whether it caps the power of jobs whose class allows it.
         reserve: Share of the slack that is not planned with, of jobs whose run time is an estimate and that may be
             late, at least 0 and below 1.
         peaks: Whether tariffs count by the price of the next kW; else by that of energy alone.
@@ -179,8 +180,6 @@ class BidPrice(PartlyCompiledScheduler):
     ) -> None:
         if moves and not suspends:
             raise ScenarioError("moves goes with suspends: only suspended jobs move; set suspends=True, too")
-        if caps and suspends:
-            raise ScenarioError("bid prices cap jobs or suspend them; set caps or suspends, not both")
         levers: dict[Lever, bool] = {"suspend": suspends, "move": moves, "cap": caps}
         self.needs = Needs(
             protocols=("each-slot",), signals=True, economics=True, forecast=forecast, samples=True,
@@ -436,7 +435,8 @@ class BidPrice(PartlyCompiledScheduler):
             self._power.note_books(view, self._plan_J)
         if self._bends:
             order_J = np.lexsort((self._plan_J["serial"], view.job_J["deadline_s"]))
-            plan_started(view, prices, self._booked_ST, slot_0, self._plan_J, self._life_J, order_J)
+            started = self._booked_ST, slot_0, self._plan_J, self._life_J
+            plan_started(view, prices, self._option_X, *started, order_J)
 
     def _improve_with_power(
         self, view: ClusterView, prices: Prices, power: PlannedPower, rounds: int, waiting_W: I8, improve_once: Improve

@@ -16,7 +16,7 @@ from noonward.decision.cluster.value import expected_share, extra_power_w, gang_
 from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits
 from noonward.schedule.cluster.booking import first_slot, overrun_slots
 from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_due, start_range_s
-from noonward.schedule.cluster.caps import best_cap
+from noonward.schedule.cluster.caps import best_cap, run_usd
 from noonward.schedule.cluster.kinds import Kinds
 from noonward.schedule.cluster.rooms import REFUSED, best_room, first_room, free_slots, pays_to_move, run_slots
 from noonward.units import HOUR_S
@@ -132,6 +132,59 @@ def _book(
 
 
 @kernel(inline=True, allocates=False)
+def choose_cap(
+    view: ClusterView,
+    prices: Prices,
+    option: Any,
+    booked_ST: I8,
+    slot_0: int,
+    site: int,
+    gpus: int,
+    job: int,
+    left_s: float,
+    slack_s: float,
+) -> tuple[int, float, int]:
+    """Chooses under which power cap a job runs from now on.
+
+    Slack must do for the longer run, and the bookings of others must leave room. The cap is chosen again at the next
+    turn of an hour, so only until then it is to be booked for: others may be given the room behind a run at full power.
+
+    Args:
+        view: View.
+        prices: Prices.
+        option: Room for an option of the job.
+        booked_ST: Books, without the rest of the job's run.
+        slot_0: First slot of the books.
+        site: Site of the job.
+        gpus: GPUs it runs on.
+        job: Job.
+        left_s: What is left of its run at full power, s.
+        slack_s: How much later than at full power it may end, s.
+
+    Returns:
+        (cap, what it saves against full power in USD, slots to book for from now on).
+    """
+    slot_s, freedom = view.run_1[0].slot_s, view.freedom_C[view.job_J[job].class_]
+    slot, per_hour = int(np.round(view.run_1[0].now_s / slot_s)), int(np.round(HOUR_S / slot_s))
+    expected = expected_share(view, job)
+    option.run_h, option.gpus, option.class_ = left_s * expected / HOUR_S, gpus, view.job_J[job].class_
+    option.power_w = extra_power_w(view, job, site)
+    most, room = int(min(np.ceil((left_s + slack_s) / slot_s), booked_ST.shape[1])), view.site_S[site].gpus - gpus
+    free_s = free_slots(booked_ST, site, slot - slot_0, most, room) * slot_s
+    most_h = min(left_s + slack_s, free_s) * expected / HOUR_S
+    start_h = (slot - slot_0) / per_hour
+    cap, saved_usd = best_cap(view, prices.paid_SR, prices.energy_SR, option, site, start_h, most_h), 0.0
+    if cap > 0:
+        full_usd = run_usd(view, prices.paid_SR, prices.energy_SR, option, site, start_h, 0)
+        saved_usd = full_usd - run_usd(view, prices.paid_SR, prices.energy_SR, option, site, start_h, cap)
+    rate, capped = freedom.cap_rate[cap], per_hour - slot % per_hour
+    slots = int(np.ceil(left_s / rate / slot_s))
+    if slots > capped:
+        slots = capped + int(np.ceil(left_s / slot_s - rate * capped))
+    return cap, saved_usd, slots
+
+
+@kernel(inline=True, allocates=False)
 def _cap(
     view: ClusterView,
     prices: Prices,
@@ -143,36 +196,9 @@ def _cap(
     left_s: float,
     slack_s: float,
 ) -> None:
-    """Chooses under which power cap a job runs from now on, and books what it takes for sure.
-
-    Slack must do for the longer run, and the bookings of others must leave room. The cap is chosen again at the next
-    turn of an hour, so only until then it is booked for: others may be given the room behind a run at full power.
-
-    Args:
-        view: View.
-        prices: Prices.
-        option: Room for an option of the job.
-        booked_ST: Books, without the rest of the job's run.
-        slot_0: First slot of the books.
-        plan: Plan of the job; written.
-        job: Job.
-        left_s: What is left of its run at full power, s.
-        slack_s: How much later than at full power it may end, s.
-    """
-    slot_s, freedom = view.run_1[0].slot_s, view.freedom_C[view.job_J[job].class_]
-    slot, per_hour = int(np.round(view.run_1[0].now_s / slot_s)), int(np.round(HOUR_S / slot_s))
-    expected = expected_share(view, job)
-    option.run_h, option.gpus, option.class_ = left_s * expected / HOUR_S, plan.gpus, view.job_J[job].class_
-    option.power_w = extra_power_w(view, job, plan.site)
-    most, room = int(np.ceil((left_s + slack_s) / slot_s)), view.site_S[plan.site].gpus - plan.gpus
-    free_s = free_slots(booked_ST, plan.site, slot - slot_0, most, room) * slot_s
-    most_h = min(left_s + slack_s, free_s) * expected / HOUR_S
-    start_h = (slot - slot_0) / per_hour
-    plan.cap = best_cap(view, prices.paid_SR, prices.energy_SR, option, plan.site, start_h, most_h)
-    rate, capped = freedom.cap_rate[plan.cap], per_hour - slot % per_hour
-    slots = int(np.ceil(left_s / rate / slot_s))
-    if slots > capped:
-        slots = capped + int(np.ceil(left_s / slot_s - rate * capped))
+    """Chooses under which power cap a job runs from now on (``choose_cap``), and books what it takes for sure."""
+    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    plan.cap, _, slots = choose_cap(view, prices, option, booked_ST, slot_0, plan.site, plan.gpus, job, left_s, slack_s)
     plan.slots = slot + slots - plan.slot
     mark(booked_ST, plan.site, slot - slot_0, slots, plan.gpus)
 
@@ -403,6 +429,8 @@ def answer(
                 answers.answer_N[s].choice = 1 + plan.site
             elif due and view.mask_NA[s, 1 + s]:
                 answers.answer_N[s].choice = 1 + s
+            elif running and may_cap(view, job):
+                answers.answer_N[s].cap = plan.cap
             continue
         if running:
             if plan.at == STARTED and plan.serial == view.job_J[job].serial and may_cap(view, job):

@@ -38,13 +38,24 @@ def capped_power_w(view: ClusterView, option: Any, site: int, cap: int) -> float
 
 
 @kernel(inline=True, allocates=False)
+def run_usd(view: ClusterView, paid_SR: F8, energy_SR: F8, option: Any, site: int, start_h: float, cap: int) -> float:
+    """Returns what a run under a cap from a start on costs for energy and GPUs, USD; 0 is full power.
+
+    It is ``power_k x energy + GPUs x (price + margin)`` over ``run / throughput_k`` hours for cap k, as in the bound
+    with caps for a cap that stays. Arguments as in ``best_cap``.
+    """
+    run_h = option.run_h / view.freedom_C[option.class_].cap_rate[cap]
+    energy = at(energy_SR, site, start_h + run_h) - at(energy_SR, site, start_h)
+    paid = at(paid_SR, site, start_h + run_h) - at(paid_SR, site, start_h)
+    margin = MARGIN * view.run_1[0].revenue_usd_per_gpu_hour
+    return capped_power_w(view, option, site, cap) * energy + option.gpus * (paid + margin * run_h)
+
+
+@kernel(inline=True, allocates=False)
 def best_cap(
     view: ClusterView, paid_SR: F8, energy_SR: F8, option: Any, site: int, start_h: float, most_h: float
 ) -> int:
-    """Returns the cap under which a run from a start on costs least, for energy and GPUs; 0 is full power.
-
-    The cost of cap k is ``power_k x energy + GPUs x (price + margin)`` over ``run / throughput_k`` hours, as in the
-    bound with caps for a cap that stays.
+    """Returns the cap under which a run from a start on costs least (``run_usd``); 0 is full power.
 
     Args:
         view: View.
@@ -57,14 +68,10 @@ def best_cap(
     """
     freedom, best, least = view.freedom_C[option.class_], 0, 0.0
     most_h = min(most_h, paid_SR.shape[1] - 2.0 - start_h)
-    margin = MARGIN * view.run_1[0].revenue_usd_per_gpu_hour
     for cap in range(freedom.caps + 1):
-        run_h = option.run_h / freedom.cap_rate[cap]
-        if cap > 0 and run_h > most_h:
+        if cap > 0 and option.run_h / freedom.cap_rate[cap] > most_h:
             break
-        energy = at(energy_SR, site, start_h + run_h) - at(energy_SR, site, start_h)
-        paid = at(paid_SR, site, start_h + run_h) - at(paid_SR, site, start_h)
-        usd = capped_power_w(view, option, site, cap) * energy + option.gpus * (paid + margin * run_h)
+        usd = run_usd(view, paid_SR, energy_SR, option, site, start_h, cap)
         if cap == 0 or usd < least:
             best, least = cap, usd
     return best

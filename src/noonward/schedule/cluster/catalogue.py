@@ -254,14 +254,6 @@ def _planner_roles(forecast: str, **_: object) -> frozenset[Role]:
     return frozenset({"planner", "clairvoyant"} if forecast in FORESEEN else {"planner"})
 
 
-def _check_levers(suspends: str = "no", caps: str = "no", **_: object) -> None:
-    """Raises ValueError for levers that bid prices do not use together."""
-    if caps == "yes" and suspends != "no":
-        raise ValueError(
-            f"caps=yes goes with suspends=no, not with suspends={suspends}: bid prices cap jobs or suspend them"
-        )
-
-
 def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) -> None:
     """Raises ValueError for the argument of another forecast: it would change nothing."""
     if forecast != "noisy" and noise != NOISE:
@@ -271,10 +263,6 @@ def _check_forecast(forecast: str, noise: float, net: int | str, **_: object) ->
 
 
 def _add_bookers(registry: Registry) -> None:
-    def check(**arguments: Any) -> None:
-        _check_forecast(**arguments)
-        _check_levers(**arguments)
-
     def bid_words(forecast: str, price: str, suspends: str, caps: str, peaks: str, **_: object) -> str:
         start = "" if price == "none" else "; the prices of GPUs start from learned ones"
         stops = {
@@ -283,7 +271,7 @@ def _add_bookers(registry: Registry) -> None:
             "move": "; suspends running jobs where their class allows it, and resumes them at the cheapest site",
         }[suspends]
         if caps == "yes":
-            stops = "; caps the power of jobs where their class allows it and GPUs are not scarce"
+            stops += "; caps the power of jobs where their class allows it and GPUs are not scarce"
         blind = "; of tariffs it sees the price of energy alone" if peaks == "no" else ""
         return (
             f"Plans every hour which job runs where and when, by a price of GPUs and {WORDS[forecast]}{start}{stops}"
@@ -300,7 +288,7 @@ def _add_bookers(registry: Registry) -> None:
     )
     for name, make, describe in makers:
         registry.add_family(
-            Family(name=name, make=make, describe=describe, roles=_planner_roles, check=check, packaged=True)
+            Family(name=name, make=make, describe=describe, roles=_planner_roles, check=_check_forecast, packaged=True)
         )
     for forecast in FORECASTS:
         for name, _, _ in makers:

@@ -9,14 +9,22 @@ journey included. Where and when a job starts is planned as for one that runs un
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.feasibility import runs_alike, slot_at
-from noonward.decision.cluster.lives import back_s, may_suspend, resume_until_s
+from noonward.decision.cluster.lives import (
+    back_s,
+    may_cap,
+    may_suspend,
+    progress_s,
+    resume_until_s,
+    slack_left_s,
+    unit_s,
+)
 from noonward.decision.cluster.value import travel_cost_usd
 from noonward.decision.cluster.view import (
     LOADS,
@@ -29,8 +37,9 @@ from noonward.decision.cluster.view import (
     latest_start_s,
     return_delay_s,
 )
-from noonward.schedule.cluster.bookings import LIFE, STARTED, give_back, mark
+from noonward.schedule.cluster.bookings import LIFE, STARTED, choose_cap, give_back, mark
 from noonward.schedule.cluster.capacity_prices import Prices
+from noonward.schedule.cluster.caps import at
 from noonward.schedule.cluster.life_suspended import least_usd, suspended_life
 from noonward.units import HOUR_S
 
@@ -356,6 +365,20 @@ def _book_life(
 
 
 @kernel()
+def _book_run(
+    view: ClusterView, booked_ST: I8, slot_0: int, life_J: Records, job: int, site: int, gpus: int, slots: int
+) -> int:
+    """Books some slots from now on for a job that runs on without a stop, and returns the first."""
+    life, slot = life_J[job], int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    life.serial, life.site, life.gpus = view.job_J[job].serial, site, gpus
+    life.begin[:] = 0
+    life.until[:] = 0
+    life.begin[0], life.until[0] = slot, slot + slots
+    mark(booked_ST, site, slot - slot_0, slots, gpus)
+    return slot
+
+
+@kernel()
 def _reach_h(prices: Prices, booked_ST: I8, per_hour: int) -> float:
     """Returns up to which lead lives are planned, h."""
     return float(min(prices.paid_SR.shape[1] - 1, booked_ST.shape[1] // per_hour))
@@ -363,10 +386,10 @@ def _reach_h(prices: Prices, booked_ST: I8, per_hour: int) -> float:
 
 @kernel()
 def _plan_started(
-    view: ClusterView, prices: Prices, booked_ST: I8, slot_0: int, plan_J: Records, life_J: Records, job: int,
-    reach_h: float, kept_P: F8, later_P: F8,
+    view: ClusterView, prices: Prices, option: Any, booked_ST: I8, slot_0: int, plan_J: Records, life_J: Records,
+    job: int, reach_h: float, kept_P: F8, later_P: F8,
 ) -> None:  # fmt: skip
-    """Plans what is left of a job that has started: to run on or to be suspended now, or when to be resumed."""
+    """Plans what is left of a job that has started: to run on, maybe capped, to be suspended, or when to be resumed."""
     per_hour = int(np.round(HOUR_S / view.run_1[0].slot_s))
     plan, life, record = plan_J[job], view.life_J[job], view.job_J[job]
     zero_s = slot_0 * view.run_1[0].slot_s
@@ -374,9 +397,11 @@ def _plan_started(
     at_site = view.site_S[site]
     power_w = _added_w(view, job, site, gpus)
     work_h = record.work * view.speed_KSCGF[SECONDS, site, record.class_, gpus, level] / HOUR_S
-    plan.stop, plan.site, to = 0, site, site
+    plan.stop, plan.cap, plan.site, to = 0, 0, site, site
     if life.state == RUNS or life.state == LOADS:
         left_h = max(0.0, (life.until_s - zero_s) / HOUR_S - now_h)
+        if life.state == RUNS and life.cap > 0:
+            left_h = (record.work * unit_s(view, job) - progress_s(view, job)) / life.speed / HOUR_S
         if life.state == LOADS:
             left_h += work_h
         slack_h = (resume_until_s(view, job) - view.run_1[0].now_s) / HOUR_S
@@ -404,6 +429,18 @@ def _plan_started(
                 later_P,
             )  # fmt: skip
             later_usd = usd + PAID_BACK * (stop_usd + resume_usd)
+        if may_cap(view, job):
+            slack_s, end_h = slack_left_s(view, job), min(now_h + left_h, reach_h - 1.0)
+            cap, saved_usd, slots = choose_cap(
+                view, prices, option, booked_ST, slot_0, site, gpus, job, left_h * HOUR_S, slack_s
+            )
+            energy, paid = prices.energy_SR, prices.paid_SR
+            full_usd = power_w * (at(energy, site, end_h) - at(energy, site, now_h))
+            full_usd += gpus * (at(paid, site, end_h) - at(paid, site, now_h))
+            if cap > 0 and saved_usd > full_usd - min(keep_usd, later_usd):
+                plan.cap = cap
+                plan.slot = _book_run(view, booked_ST, slot_0, life_J, job, site, gpus, slots)
+                return
         if later_usd < keep_usd:
             plan.stop, plan.site = 1, to
             plan.slot = _book_life(
@@ -447,17 +484,19 @@ def _plan_started(
 
 @kernel()
 def plan_started(
-    view: ClusterView, prices: Prices, booked_ST: I8, slot_0: int, plan_J: Records, life_J: Records, order_J: I8
-) -> None:
+    view: ClusterView, prices: Prices, option_X: Records, booked_ST: I8, slot_0: int, plan_J: Records, life_J: Records,
+    order_J: I8,
+) -> None:  # fmt: skip
     """Plans the rest of every job that has started and may be suspended, one at a time with the others in place.
 
     A job runs on through the current hour if that costs no more than to stop it now and to resume it later; its plan
     says so (``stop``), and when it is to be resumed. One that lacks room, or that was stopped as often as it may be,
-    runs on, or is resumed as soon as it can.
+    runs on, or is resumed as soon as it can. One that may be capped, too, runs on under a cap where that saves more.
 
     Args:
         view: View.
         prices: Prices.
+        option_X: Room for the options of a job.
         booked_ST: Books.
         slot_0: First slot of the books.
         plan_J: Plans of all jobs.
@@ -478,4 +517,4 @@ def plan_started(
             give_back(booked_ST, slot_0, plan, slot)
             plan.slots, plan.at = 0, LIFE
         _give_life_back(booked_ST, slot_0, life_J, job)
-        _plan_started(view, prices, booked_ST, slot_0, plan_J, life_J, job, reach_h, kept_P, later_P)
+        _plan_started(view, prices, option_X[0], booked_ST, slot_0, plan_J, life_J, job, reach_h, kept_P, later_P)

@@ -158,7 +158,7 @@ class Service:
             if self.store.read("SELECT 1 FROM jobs WHERE serial IS NULL AND state = 'submitted'"):
                 times.append(slot_s * (self.clock.seconds // slot_s + 1) if slot_s else math.inf)
             times.append(world.next_slot_s() if self.environment.protocol == "each-slot" else world.next_event_s())
-            time = min(times)
+            time = max(min(times), self.clock.seconds)  # a world that was opened again is where it last asked
             if not math.isfinite(time) or (time >= self.environment.window_s and not self.environment.drained):
                 return
             self.set_time(time)

@@ -25,8 +25,8 @@ RUNS = (
     *(f"dvfs-mixed/{name}" for name in ("sla-energy", "greedy-mixed")),
     *(f"load-shaping/{name}" for name in ("at-once", "plan-hard")),
 )
-FEW_KERNELS = ("fine-tuning/booked-regression", "fine-tuning/masac")
-"""Runs for settings in which every kernel is compiled again: one loop of the engine; the other one shares its parts."""
+FEW_KERNELS = ("fine-tuning/booked-regression", "fine-tuning/masac", "dvfs-training/greedy-energy(gpus=2)")
+"""Runs for settings in which every kernel is compiled again."""
 
 
 def simd_of_numpy():

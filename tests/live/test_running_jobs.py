@@ -291,7 +291,7 @@ def test_a_job_that_ends_upon_a_late_signal_is_run_again_once(live):
     live.cluster.resume = lambda order: False  # it has ended there
     live.cluster.jobs[last] |= {"phase": "failed", "code": 85}
     to(live, 2 * HOUR_S + 420)
-    if told is None:  # taken anew, it has a handle that nobody told anything
+    if told is None:  # a resumption that is a new submission has a new handle: nobody told that one to stop
         assert row(live, job)["state"] == "failed"
         return
     assert (row(live, job)["state"], live.cluster.running()) == ("running", [job])

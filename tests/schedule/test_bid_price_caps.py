@@ -176,7 +176,7 @@ def test_a_run_that_goes_on_from_a_state_equals_one_that_never_stopped():
 BOTH = "bid-price(forecast=perfect, caps=yes, suspends=yes)"
 STOPS = {"stop_s": 60.0, "dark_s": 60.0, "load_s": 60.0, "stop_power": 1.0, "load_power": 1.0}
 PEAK = [20.0, 3000.0, *[20.0] * 4, *[3500.0] * 18]
-"""One dear hour, in which a suspension saves all energy and a cap some of it; it lies in every early unbroken run."""
+"""The second hour is expensive. A job that starts at once and is not suspended runs through it."""
 FIVE = {"gpus": 2, "work": 5 * HOUR_S, "slack_s": 8 * HOUR_S}
 
 
@@ -192,7 +192,7 @@ def with_both(price, freedom, policy=BOTH):
         ([CHEAP] * 24, suspension.Freedom(caps=((0.5, 0.8),), **STOPS), 0, False),
         (PEAK, suspension.Freedom(caps=((0.5, 0.8),), **STOPS | {"load_s": 6 * HOUR_S}), 0, True),
     ],
-    ids=["a dear hour", "all hours dear", "all cheap", "a stop that does not pay"],
+    ids=["one expensive hour", "every hour expensive", "every hour cheap", "a stop costs more than it saves"],
 )
 def test_with_both_levers_a_job_is_given_the_one_that_saves_more(price, freedom, stops, capped):
     outcome = with_both(price, freedom)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from noonward.live.executors.commands import ran
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError
 from noonward.model.cluster.freedom import Lever
 
@@ -72,11 +73,11 @@ class PowerCaps:
         values = {"watts": f"{share * self.full_w:.0f}", "share": f"{share:g}", "nodes": nodes, "gpus": order.gpus}
         words = [word.format(**values, job=order.handle, token=order.token) for word in self.command]
         try:
-            done = subprocess.run(words, text=True, capture_output=True, timeout=TIMEOUT_S, check=False)
+            code, printed, complaint = ran(words, "", os.environ, TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ClusterError(f"the power cap of job {order.job} cannot be set: {error}") from error
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip()[:300]
+        if code:
+            said = (complaint or printed).strip()[:300]
             raise ClusterError(f"{words[0]} failed to set the power cap of job {order.job}: {said or 'no message'}")
 
 

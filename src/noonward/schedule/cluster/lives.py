@@ -294,6 +294,15 @@ def _cheapest_anywhere(
 
 
 @kernel()
+def _open_life(view: ClusterView, life_J: Records, job: int, site: int, gpus: int) -> None:
+    """Notes that a job's life goes on at a site, on some GPUs; no stretch of it is booked."""
+    life = life_J[job]
+    life.serial, life.site, life.gpus = view.job_J[job].serial, site, gpus
+    life.begin[:] = 0
+    life.until[:] = 0
+
+
+@kernel()
 def _book_life(
     view: ClusterView,
     booked_ST: I8,
@@ -330,9 +339,7 @@ def _book_life(
     stop_slots = int(np.ceil(freedom.stop_s / view.run_1[0].slot_s))
     load_slots = int(np.ceil(freedom.load_s / view.run_1[0].slot_s))
     life = life_J[job]
-    life.serial, life.site, life.gpus = view.job_J[job].serial, site, gpus
-    life.begin[:] = 0
-    life.until[:] = 0
+    _open_life(view, life_J, job, site, gpus)
     first, x, begins = int(from_h), -1, -1
     if stops and stop_slots > 0:
         x = 0
@@ -370,9 +377,7 @@ def _book_run(
 ) -> int:
     """Books some slots from now on for a job that runs on without a stop, and returns the first."""
     life, slot = life_J[job], int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
-    life.serial, life.site, life.gpus = view.job_J[job].serial, site, gpus
-    life.begin[:] = 0
-    life.until[:] = 0
+    _open_life(view, life_J, job, site, gpus)
     life.begin[0], life.until[0] = slot, slot + slots
     mark(booked_ST, site, slot - slot_0, slots, gpus)
     return slot
@@ -434,9 +439,8 @@ def _plan_started(
             cap, saved_usd, slots = choose_cap(
                 view, prices, option, booked_ST, slot_0, site, gpus, job, left_h * HOUR_S, slack_s
             )
-            energy, paid = prices.energy_SR, prices.paid_SR
-            full_usd = power_w * (at(energy, site, end_h) - at(energy, site, now_h))
-            full_usd += gpus * (at(paid, site, end_h) - at(paid, site, now_h))
+            full_usd = power_w * (at(prices.energy_SR, site, end_h) - at(prices.energy_SR, site, now_h))
+            full_usd += gpus * (at(prices.paid_SR, site, end_h) - at(prices.paid_SR, site, now_h))
             if cap > 0 and saved_usd > full_usd - min(keep_usd, later_usd):
                 plan.cap = cap
                 plan.slot = _book_run(view, booked_ST, slot_0, life_J, job, site, gpus, slots)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +16,16 @@ from typing import Any, Final, TypeVar
 
 from noonward.errors import ScenarioError
 from noonward.live.clock import Clock
-from noonward.live.store.database import Change, Connection, Database, LeadershipLostError, Row, StoreError, Value
+from noonward.live.store.database import (
+    Change,
+    Connection,
+    Database,
+    JointChange,
+    LeadershipLostError,
+    Row,
+    StoreError,
+    Value,
+)
 from noonward.live.store.sqlite import SqliteFile
 
 BEAT_S: Final = 5.0
@@ -31,6 +42,10 @@ T = TypeVar("T")
 class _Asked:
     change: Change[Any]
     answer: Future[Any]
+
+
+_Result = tuple[Future[Any], Any, BaseException | None]
+"""Who waits for a change, what it returned, and what it raised."""
 
 
 class Store:
@@ -108,7 +123,7 @@ class Store:
 
         Args:
             change: Runs in the writer's thread, in a transaction it shares with others; if it raises, it alone is
-                undone.
+                undone. Those of one ``JointChange`` that follow each other are carried out together.
 
         Returns:
             What the change returned, once it is on the disk. It raises what the change raised, or StoreError.
@@ -222,12 +237,12 @@ class Store:
 
     def _commit(self, batch: list[_Asked]) -> None:
         """Carries out changes in one transaction and answers each."""
-        results: list[tuple[Future[Any], Any, BaseException | None]] = []
+        results: list[_Result] = []
         try:
             connection = self._writer = self.database.begin(self._writer)
             self.stamp_s = max(self.stamp_s, self.now_s())
-            for asked in batch:
-                results.append(self._carry_out(connection, asked))
+            for kind, some in itertools.groupby(batch, lambda asked: type(asked.change)):
+                results += self._carry_out(connection, kind, list(some))
             self._end(connection)
             self.commits += 1
         except LeadershipLostError as error:
@@ -267,16 +282,33 @@ class Store:
                 "that it reads what is stored"
             ) from error
 
-    def _carry_out(self, connection: Connection, asked: _Asked) -> tuple[Future[Any], Any, BaseException | None]:
-        """Carries out one change; undoes it if it raises. A database that cannot be written ends the transaction."""
+    def _carry_out(self, connection: Connection, kind: type, batch: list[_Asked]) -> list[_Result]:
+        """Carries out changes of a kind, together where it can; undoes each that raises, and no other.
+
+        A database that cannot be written ends the transaction.
+        """
+        if len(batch) > 1 and issubclass(kind, JointChange):
+            changes = [one.change for one in batch]
+            values, failed = self._tried(
+                connection, functools.partial(kind.together, changes, connection, self.stamp_s)
+            )
+            if failed is None:
+                return [(one.answer, value, None) for one, value in zip(batch, values, strict=True)]
+        return [
+            (one.answer, *self._tried(connection, functools.partial(one.change, connection, self.stamp_s)))
+            for one in batch
+        ]
+
+    def _tried(self, connection: Connection, step: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        """Takes a step of a transaction; returns what it returned, or what it raised once it is undone."""
         connection.execute("SAVEPOINT one")
         try:
-            value = asked.change(connection, self.stamp_s)
+            value = step()
         except self.database.failures:
             raise
         except Exception as error:
             connection.execute("ROLLBACK TO one")
             connection.execute("RELEASE one")
-            return asked.answer, None, error
+            return None, error
         connection.execute("RELEASE one")
-        return asked.answer, value, None
+        return value, None

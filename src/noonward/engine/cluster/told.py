@@ -56,6 +56,8 @@ from noonward.model.signals import SiteSignals
 
 EVENTS_A_JOB: Final = 8
 """Events and happenings that a job in sight adds to a world between two questions, at most."""
+AT_ONCE: Final = 1000
+"""Happenings that are made objects at once: other threads get their turn in between."""
 OF_JOB: Final = ("work", "expected", "deadline_s", "gpus_min", "gpus_max")
 """Fields of a JOB record that change as a job is suspended, resized and capped."""
 OF_OUTCOME: Final = ("start_s", "finish_s", "power_w")
@@ -414,12 +416,13 @@ class ToldEngine(SteppedEngine):
     def happened(self) -> Iterator[Happening]:
         """Returns what has happened to jobs since the last call, in order."""
         engine, heap_E = self.world.engine_1, self.world.heap_E
-        noted_E = heap_E[len(heap_E) - int(engine["journeys"][0]) :][::-1]
+        noted_E = heap_E[len(heap_E) - int(engine["journeys"][0]) :][::-1].copy()
         engine["journeys"] = 0
         slots, serials = (1 << SERIAL_SHIFT) - 1, (1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1
         return (
             Happening(item >> KIND_SHIFT, time_s, (item >> SERIAL_SHIFT) & serials, item & slots)
-            for time_s, item in noted_E.tolist()
+            for first in range(0, len(noted_E), AT_ONCE)
+            for time_s, item in noted_E[first : first + AT_ONCE].tolist()
         )
 
     @property
@@ -452,4 +455,6 @@ class ToldEngine(SteppedEngine):
         if taken:
             del self._coming[:taken]
             self.world.engine_1["next_arrival"] = 0
-            self.world = self.world._replace(submitted_R=self.world.submitted_R[taken:])
+            left_R = self.world.submitted_R[taken:]
+            # A part, even an empty one, would keep the records of all that arrived with it.
+            self.world = self.world._replace(submitted_R=left_R if len(left_R) else left_R.copy())

@@ -1,5 +1,6 @@
 """Submissions that wait together: stored by the same statements, as if each came after the one before."""
 
+import asyncio
 import importlib.util
 import json
 import threading
@@ -14,6 +15,7 @@ from noonward.live.clock import ManualClock
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.store import store as store_module
 from noonward.live.store import submit
+from noonward.live.store.database import StoreError
 from noonward.live.store.postgres import PostgresDatabase
 from noonward.live.store.store import Store
 from noonward.live.store.submit import KeyConflictError, submission
@@ -145,3 +147,47 @@ def test_another_change_in_between_keeps_its_place(store, groups):
     )[2]  # fmt: skip
     assert count == 2
     assert groups == [2, 1]
+
+
+def test_a_loop_is_woken_once_for_all_that_share_a_commit(store):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def wait(connection, now_s):
+        begun.set()
+        assert goes_on.wait(60)
+
+    def bad(connection, now_s):
+        raise ValueError("no")
+
+    async def ask():
+        loop, wakes = asyncio.get_running_loop(), []
+        store.write(wait)
+        assert await asyncio.to_thread(begun.wait, 60)
+        wake = loop.call_soon_threadsafe
+        pending = [asyncio.ensure_future(store.written(change)) for change in (*[submission([row()])] * 3, bad)]
+        gone = asyncio.ensure_future(store.written(submission([row(name="gone")])))
+        await asyncio.sleep(0)
+        gone.cancel()
+        loop.call_soon_threadsafe = lambda *call: wakes.append(call) or wake(*call)
+        goes_on.set()
+        *stored, failed = await asyncio.gather(*pending, return_exceptions=True)
+        assert stored == [([1], 1), ([2], 1), ([3], 1)]
+        assert isinstance(failed, ValueError)
+        assert len(wakes) == 1
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+
+    asyncio.run(ask())
+    assert [one["id"] for one in store.read("SELECT id FROM jobs WHERE name = 'gone'")] == [4]
+    store.close()
+    with pytest.raises(StoreError, match="is closed"):
+        asyncio.run(store.written(submission([row()])))
+
+
+def test_a_large_batch_is_stored_whole_and_its_known_keys_once(store):
+    keys = [f"k{n}" for n in range(150)]
+    assert store.do(submission([row(key=key) for key in keys[:3]])) == ([1, 2, 3], 3)
+    ids, new = store.do(submission([row(key=key, name=key if n > 2 else "a") for n, key in enumerate(keys)]))
+    assert new == 147
+    assert ids == [1, 2, 3, *range(7, 154)]
+    assert [one["name"] for one in store.read("SELECT name FROM jobs ORDER BY id")] == ["a", "a", "a", *keys[3:]]

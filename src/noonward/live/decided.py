@@ -74,8 +74,8 @@ class Decided(msgspec.Struct, array_like=True):
         A job that was cancelled meanwhile is not started.
         """
         missed = self._store_jobs(connection)
-        connection.executemany(_DECISION, self.decisions)
-        connection.executemany("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", self.events)
+        connection.insert(_DECISION, self.decisions)
+        connection.insert("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", self.events)
         return missed
 
     def _store_jobs(self, connection: Connection) -> list[Seat]:
@@ -95,7 +95,7 @@ class Decided(msgspec.Struct, array_like=True):
         missed += [seat for seat, *_ in new if _key(seat) not in shown and seat.state != OVERDUE]
         new = [row for row in new if _key(row[0]) in shown]
         connection.executemany(_UPDATE, [_row(seat, site, token, self.now_s) for seat, site, token in new])
-        connection.executemany(
+        connection.insert(
             _START, [(token, seat.about.job, site, seat.gpus, seat.cap) for seat, site, token in new if token]
         )
         return missed

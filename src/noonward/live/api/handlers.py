@@ -180,7 +180,7 @@ class Api:
         rows = await self._checked(many)
         self.check_limits(limit, rows)
         check = None if limit is None else limit.check_waiting
-        ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name, check)))
+        ids, new = await self.store.written(submission(rows, holder.name, check))
         self.controller.decide_wake.set()
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
 
@@ -566,7 +566,7 @@ class Api:
             self.store.keep(connection, {"ready": f"{now_s:<4096}"})
 
         try:
-            await asyncio.wait_for(asyncio.wrap_future(self.store.write(change)), 5.0)
+            await asyncio.wait_for(self.store.written(change), 5.0)
         except (StoreError, TimeoutError) as error:
             return str(error) or "the store does not answer"
         return ""

@@ -52,6 +52,9 @@ class Connection(Protocol):
     def executemany(self, sql: str, rows: Iterable[Any], /) -> Cursor:
         """Carries out a statement for every row."""
 
+    def insert(self, sql: str, rows: Iterable[Any], /) -> int:
+        """Carries out ``INSERT ... VALUES (?, ...)`` for every row, by few calls; returns how many rows are new."""
+
     def close(self) -> None:
         """Ends the connection."""
 

@@ -58,7 +58,7 @@ class _Submission(JointChange[tuple[list[int], int]]):
         numbers = list(itertools.accumulate((len(one.rows) for one in changes), initial=first))
         spans = list(zip(changes, itertools.pairwise(numbers), strict=True))
         values = (value for one, (begin, _) in spans for value in one._values(begin, now_s))
-        stored = connection.executemany(_INSERT, values).rowcount
+        stored = connection.insert(_INSERT, values)
         ids: Collection[int] = range(first, numbers[-1])
         if stored < len(ids):
             ids = {row[0] for row in connection.execute("SELECT id FROM jobs WHERE id >= ?", (first,))}

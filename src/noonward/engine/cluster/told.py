@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from noonward.arrays import F8, I8
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import LIFE, WAITS
 from noonward.engine.cluster.build import signal_table, told_world, with_more_journeys, with_more_slots
+from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.told import (
     AWAIT_HOUR,
     BEGAN,
@@ -384,6 +385,24 @@ class ToldEngine(SteppedEngine):
         self._pass_arrivals()
         assert kind >= 0, "answers are checked before they are carried out"
         return kind
+
+    def step_under(self, rule: int, asked: Callable[[], int]) -> tuple[int, int]:
+        """Does what ``step`` does under a compiled rule that answers some questions (protocol each-slot).
+
+        Args:
+            rule: Its address.
+            asked: Returns the address that it is called with, for the arrays as they are.
+
+        Returns:
+            Kind of the first question that it leaves, or 0 when all that was told has been taken; how many it answered.
+        """
+        self._make_room()
+        steps = int(self.world.engine_1["steps"][0])
+        code = self._provided(lambda: int(loops.run_each_slot(self._address(), rule, asked(), np.inf, 1)))
+        assert code >= 0, "answers are checked before they are carried out"
+        self._pass_arrivals()
+        kind = int(self.view.run_1["kind"][0]) if code else 0
+        return kind, int(self.world.engine_1["steps"][0]) - steps - bool(kind)
 
     def skip(self) -> None:
         """Passes over the last question: its answers are not carried out."""

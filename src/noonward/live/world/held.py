@@ -87,7 +87,8 @@ class HeldJobs:
 
     def note(self, slot: int, plain: bool) -> None:
         """Notes whether the job of a slot was asked about before, and no operator limits where it may go."""
-        self._grow()
+        if slot >= len(self._held.plain_J):
+            self._grow()
         self._held.plain_J[slot] = plain
 
     def take_answered(self) -> bool:

@@ -131,6 +131,7 @@ class World:
         self._each_slot = brief.protocol == "each-slot"
         self._coming: dict[int, Arrival] = {}
         self._texts: dict[str, str] = {}
+        self._last_text: dict[int, tuple[bytes, str]] = {}
         self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._settled_h = 0
@@ -540,13 +541,22 @@ class World:
             return
         seat.asked, about = True, seat.about
         self._note_plain(seat)
-        text = msgspec.json.encode(self.candidates(asker)).decode()
-        text = self._texts.setdefault(text, text)  # jobs that are held one after the other share it
+        text = self._candidates_text(asker)
         self.decisions.append(
             Decision(
                 self.now_s, about.job, about.attempt, seat.serial, asker, choice, gpus, level, earliest_s, text
             )
         )  # fmt: skip
+
+    def _candidates_text(self, asker: int) -> str:
+        """Returns ``candidates`` as JSON; jobs that are held one after the other share it."""
+        shown = self.view.mask_NA[asker].tobytes() + self.view.site_S.tobytes()
+        last, text = self._last_text.get(asker, (b"", ""))
+        if shown != last:
+            text = msgspec.json.encode(self.candidates(asker)).decode()
+            text = self._texts.setdefault(text, text)
+            self._last_text[asker] = shown, text
+        return text
 
     def candidates(self, asker: int) -> list[dict[str, object]]:
         """Returns a row per site: whether it is feasible for an asker's job, its free GPUs, queue, price, intensity."""

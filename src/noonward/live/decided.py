@@ -29,7 +29,7 @@ from noonward.live.store.store import Store
 from noonward.live.turns import give_way
 from noonward.live.world.seats import OVERDUE, Arrival, Seat
 
-PART: Final = 250
+PART: Final = 100
 """Rows of jobs, decisions and events, each, that one change writes."""
 OF_SEAT: Final = (
     "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",

@@ -304,7 +304,8 @@ class Store:
         """
         kind, alone_each = type(batch[0].change), alone and len(batch) == 1
         if len(batch) > 1 and issubclass(kind, JointChange):
-            values, failed = self._tried(functools.partial(kind.together, [one.change for one in batch]), alone)
+            changes: list[Any] = [one.change for one in batch]
+            values, failed = self._tried(functools.partial(kind.together, changes), alone)
             if failed is None:
                 return [(one.answer, value, None) for one, value in zip(batch, values, strict=True)]
         return [(one.answer, *self._tried(one.change, alone_each)) for one in batch]

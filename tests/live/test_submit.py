@@ -140,6 +140,16 @@ def test_a_check_sees_what_came_before_it_in_the_group(store):
     assert isinstance(found[2], DataError)
 
 
+def test_submissions_of_a_group_share_a_check(store):
+    called = []
+    limit, other = (lambda connection, new: called.append(new)), (lambda connection, new: called.append(-new))
+    asked_at_once(
+        store, submission([row()], check=limit), submission([row()], check=other), submission([row()]),
+        submission([row(), row()], check=limit),
+    )  # fmt: skip
+    assert called == [3, -1]
+
+
 def test_another_change_in_between_keeps_its_place(store, groups):
     count = asked_at_once(
         store, submission([row()]), submission([row()]),

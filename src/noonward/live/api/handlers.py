@@ -95,6 +95,8 @@ class Api:
             controller.setup.scenario.priorities,
         )
         self.tenants = controller.setup.scenario.tenants
+        # The same object for the same user: submissions that are stored together then share its check.
+        self.limit_of = functools.lru_cache(maxsize=MOST_ROWS)(functools.partial(limit_of, self.tenants))
         self.shower = shown.Shower(fleet.site_names, controller.time_of)
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
@@ -176,7 +178,7 @@ class Api:
             many = _with_keys(many, key)
         many = expanded(many)
         self.guard.charge_jobs(holder, len(many))
-        limit = limit_of(self.tenants, holder.name)
+        limit = self.limit_of(holder.name)
         rows = await self._checked(many)
         self.check_limits(limit, rows)
         check = None if limit is None else limit.check_waiting

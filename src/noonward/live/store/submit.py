@@ -64,8 +64,8 @@ class _Submission(JointChange[tuple[list[int], int]]):
         if stored < len(ids):
             ids = {row[0] for row in connection.execute("SELECT id FROM jobs WHERE id >= ?", (first,))}
         new = [sum(number in ids for number in range(*span)) for _, span in spans]
-        for check, some in _by_check(changes, new).items():
-            check(connection, some)
+        for check, count in _by_check(changes, new).items():
+            check(connection, count)
         done = [one._finished(connection, begin, n) for (one, (begin, _)), n in zip(spans, new, strict=True)]
         for owner, some in itertools.groupby(spans, lambda each: each[0].owner):
             ends = [end for _, pair in some for end in pair]

@@ -322,7 +322,7 @@ def _estimates_J(below_JB: F8, share: float, age_J: F8, limit_J: F8) -> F8:
     work_J = np.maximum(np.exp2(_EDGE_LOG2[before_J] + part_J / PER_OCTAVE[0]), GROWTH * age_J)
     work_J = np.where(age_J < limit_J, np.minimum(work_J, limit_J), work_J)
     rounded_J = np.array([round(work, TIME_DECIMALS) for work in work_J.tolist()])
-    return np.maximum(rounded_J, 10.0**-TIME_DECIMALS)
+    return np.asarray(np.maximum(rounded_J, 10.0**-TIME_DECIMALS))
 
 
 def crps_J(edges_B: F8, below_JB: F8, work_J: F8) -> F8:

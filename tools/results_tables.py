@@ -86,17 +86,17 @@ def short_table(figures: dict[str, dict[str, Any]], learned: dict[str, dict[str,
 
     Args:
         figures: Figures where run times are known.
-        learned: Those of the same environments where they are learned.
+        learned: Those of the same environments where they are learned; of a policy that has none the cell is empty.
     """
     base, bound = (figures[f"utility_usd/{name}"]["value"] for name in ("local-fcfs", "bound"))
     rows = [f"| *upper bound* | *{100 * (bound / base - 1):+.1f}%* | *100%* | |"]
     for policy in SHORT_ROWS:
-        base_row = policy == "local-fcfs"
+        base_row, told = policy == "local-fcfs", learned.get(f"utility_usd/{policy}")
         cells = (
             f"`{policy}`",
             "baseline" if base_row else percent(figures[f"gain_over_local-fcfs/{policy}"]),
             "0%" if base_row else share(figures[f"improvement_share/{policy}"]),
-            f"{100 * (learned[f'utility_usd/{policy}']['value'] - base) / (bound - base):.0f}%",
+            "" if told is None else f"{100 * (told['value'] - base) / (bound - base):.0f}%",
         )
         rows.append("| " + " | ".join(cells) + " |")
     return [*SHORT_HEAD, *rows]

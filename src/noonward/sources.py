@@ -128,11 +128,22 @@ def digest(files: Iterable[Path], about: str = "") -> str:
         about: Text that counts too.
     """
     made = hashlib.sha256(about.encode())
-    named = {path: str(path.relative_to(PACKAGE) if path.is_relative_to(PACKAGE) else path.name) for path in files}
-    for path, name in sorted(named.items(), key=lambda item: item[1]):
+    for name, path in sorted((_counted_as(path), path) for path in set(files)):
         made.update(f"\n{name}\n".encode())
-        made.update(hashlib.sha256(path.read_bytes()).digest())
+        made.update(_content(path, path.stat().st_mtime_ns))
     return made.hexdigest()[:16]
+
+
+@functools.cache
+def _counted_as(path: Path) -> str:
+    """Returns the name that a file has in digests."""
+    return str(path.relative_to(PACKAGE) if path.is_relative_to(PACKAGE) else path.name)
+
+
+@functools.cache
+def _content(path: Path, changed_ns: int) -> bytes:
+    """Returns a digest of a file's content: one file is part of what many things rest on."""
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 @functools.cache
@@ -141,6 +152,7 @@ def package_digest() -> str:
     return digest(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
+@functools.cache
 def _module_file(module: str) -> Path | None:
     """Returns the file of a module or a sub-package of this package; None for any other name."""
     first, *rest = module.split(".")

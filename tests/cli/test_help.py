@@ -2,12 +2,13 @@
 
 import re
 import shlex
+from typing import Any
 
 import pytest
 import typer
 
 from noonward.cli.help import EXAMPLES, PANELS, commands_of
-from noonward.cli.main import app
+from noonward.cli.main import _built, app
 
 ROOT = typer.main.get_command(app)
 COMMANDS = dict(commands_of(ROOT))
@@ -15,6 +16,20 @@ COMMANDS = dict(commands_of(ROOT))
 
 def test_every_command_is_in_one_panel() -> None:
     assert sorted(name for names in PANELS.values() for name in names) == sorted(ROOT.commands)
+
+
+def test_a_command_that_is_built_alone_is_the_same_as_among_all() -> None:
+    def texts(commands: list[tuple[str, Any]]) -> dict[str, str]:
+        return {words: each.get_help(typer.Context(each, info_name=words)) for words, each in commands}
+
+    build = _built.__wrapped__  # what was built is kept, and keeps what it was first asked for help with
+    whole = texts(list(commands_of(build())))
+    for word in ROOT.commands:
+        alone = build(word)
+        assert list(alone.commands) == [word]
+        own = {words: text for words, text in whole.items() if words.split()[0] == word}
+        assert texts(list(commands_of(alone))) == own
+    assert list(build("no-command").commands) == list(build("--version").commands) == list(ROOT.commands)
 
 
 def test_every_command_has_examples_and_no_example_is_left_over() -> None:

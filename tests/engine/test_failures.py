@@ -79,7 +79,7 @@ def test_failures_equal_the_slow_oracle(seed):
 def test_the_random_worlds_hold_what_there_is_to_test():
     """Jobs that fail again and again, for good, under caps, and are done or given up later."""
     again, capped, status, kinds = 0, 0, np.zeros(7, int), np.zeros(8, int)
-    for seed in range(0, WORLDS, 4):
+    for seed in range(0, WORLDS, 8):
         outcome = played(seed)[0]
         segment_K = outcome.segment_K
         crashed_J = np.bincount(segment_K["job"][segment_K["kind"] == CRASH], minlength=len(outcome.job_J))

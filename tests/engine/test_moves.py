@@ -75,7 +75,7 @@ def test_moves_equal_the_slow_oracle(seed):
 def test_the_random_worlds_hold_what_there_is_to_test():
     """Moves with checkpoints, runs at several sites, on other gangs, too."""
     moved = with_data = several = other = 0
-    for seed in range(0, WORLDS, 4):
+    for seed in range(0, WORLDS, 8):
         outcome = play(draw(seed), Mover(seed, holds=(0.1, 0.5, 0.9)[seed % 3]))
         moved += len(moves_of(outcome))
         with_data += sum(gb > 0 for *_, gb in moves_of(outcome))

@@ -187,7 +187,7 @@ def test_meters_equal_the_ledger_where_gpus_are_withheld(seed):
 def test_the_random_worlds_hold_what_there_is_to_test():
     """Suspensions again and again, lost work, late resumptions, and every kind of segment."""
     kinds, most, late_h = np.zeros(4, int), 0, 0.0
-    for seed in range(0, WORLDS, 4):
+    for seed in range(0, WORLDS, 8):
         outcome = play(draw(seed), Breaker(seed, holds=(0.1, 0.5, 0.9)[seed % 3]))
         kinds += np.bincount(outcome.segment_K["kind"], minlength=4)
         most = max(most, outcome.suspensions_J.max())

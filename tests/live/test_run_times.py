@@ -40,10 +40,11 @@ def log(path, seed=3, days=6, per_day=24):
     return path
 
 
-def own_scenario(path, **knowledge):
+def own_scenario(path, slot_s=60, **knowledge):
     content = load_scenario("tiny").model_dump(mode="json", by_alias=True, exclude_unset=True)
     content |= {
-        "name": "own", "start": "2023-01-02", "window_h": 12, "lateness": {"rule": "wait", "overtime_h": 240},
+        "name": "own", "start": "2023-01-02", "window_h": 12, "slot_s": slot_s,
+        "lateness": {"rule": "wait", "overtime_h": 240},
         "jobs": {"source": "table", "path": str(path), "slack_h": 6, "knowledge": {"run_time": "learned", **knowledge}},
     }  # fmt: skip
     return scenario_from(content, "test")
@@ -116,7 +117,7 @@ def submitted(live, at_s, request=None):
 @pytest.mark.parametrize("policy", ["booked-persistence", "cheapest-feasible", "bid-price-persistence"])
 @pytest.mark.parametrize("restart_every", [0, 7])
 def test_a_service_decides_as_a_simulation_that_learns_from_the_same_log(logged, policy, restart_every):
-    live = logged(policy)
+    live = logged(policy, slot_s=300)
     live.play(restart_every)
     assert_as_simulated(live, policy)
     assert any(row["run_s"] < row["work"] for row in live.store.read("SELECT run_s, work FROM jobs"))
@@ -124,7 +125,7 @@ def test_a_service_decides_as_a_simulation_that_learns_from_the_same_log(logged,
 
 @pytest.mark.parametrize("run_time", ["limit", "class-mean"])
 def test_a_service_that_is_told_limits_or_class_means_decides_as_a_simulation(logged, run_time):
-    live = logged("booked-persistence", run_time=run_time)
+    live = logged("booked-persistence", slot_s=300, run_time=run_time)
     live.play(7)
     assert_as_simulated(live, "booked-persistence")
     told = told_of(live)

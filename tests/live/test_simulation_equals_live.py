@@ -22,6 +22,8 @@ BOTH = (
     "slot_s=300",
 )
 STATE = {"done": 4, "overdue": 5}
+LONG_SLOTS = ("slot_s=300",)
+"""For planners, which are asked in every slot; those by published prices play a day in slots of a minute."""
 
 
 def assert_as_simulated(service, policy):
@@ -48,15 +50,15 @@ def assert_as_simulated(service, policy):
 @pytest.mark.parametrize("policy", ["local-fcfs", "random", "booked-persistence", "cheapest-feasible", "patient"])
 @pytest.mark.parametrize("restart_every", [0, 25])
 def test_each_slot(service, policy, restart_every):
-    live = service(policy)
+    live = service(policy, *(LONG_SLOTS if policy.startswith("booked") else ()))
     live.play(restart_every)
     assert_as_simulated(live, policy)
 
 
 @pytest.mark.parametrize("policy", ["bid-price-persistence", "bid-price-regression"])
-@pytest.mark.parametrize("restart_every", [0, 100])
+@pytest.mark.parametrize("restart_every", [0, 25])
 def test_plans_with_jobs_to_come(service, policy, restart_every):
-    live = service(policy)
+    live = service(policy, *LONG_SLOTS)
     live.play(restart_every)
     assert_as_simulated(live, policy)
 

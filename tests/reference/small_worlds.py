@@ -69,19 +69,17 @@ class World:
         """Hours that a run may touch."""
         end_s = self.window_h * HOUR_S
         gangs = range(1, max(row["gpus_max"] for row in self.rows) + 1)
+        slowest_C = {
+            c: max(site.unit_s(n, level, c) for site in self.sites for n in gangs for level in range(len(site.clocks)))
+            for c in {row["class_"] for row in self.rows if self.drained}
+        }
         for row in self.rows if self.drained else ():
-            slowest = max(
-                site.unit_s(n, level, row["class_"])
-                for site in self.sites
-                for n in gangs
-                for level in range(len(site.clocks))
-            )
             slot_s = self.slot_s if self.protocol == "each-slot" else 0.0
             last_s = row["arrival_s"] + row["slack_s"]
             last_s = self.late_until_s if math.isinf(last_s) else max(last_s, self.late_until_s)
             if self.late_until_s > -math.inf:
                 last_s += max((freedom.load_s for freedom in self.freedoms.values()), default=0.0)
-            end_s = max(end_s, last_s + row["work"] * slowest + slot_s)
+            end_s = max(end_s, last_s + row["work"] * slowest_C[row["class_"]] + slot_s)
         return math.ceil(end_s / HOUR_S)
 
     @property

@@ -64,6 +64,9 @@ class Freedom:
         return ((1.0, 1.0), *self.caps)[cap]
 
 
+NONE = Freedom(interruptible=False, every_s=0.0)
+
+
 @dataclass
 class Stretch:
     """A stretch of constant power of a job."""
@@ -130,7 +133,7 @@ class Run(each_slot.Run):
 
     def rules(self, class_):
         """Freedom of a class; one that states none begins again from its start when it fails."""
-        return self.freedoms.get(class_, Freedom(interruptible=False, every_s=0.0))
+        return self.freedoms.get(class_, NONE)
 
     def fails(self, job, life):
         """(When a running job fails by its own fault, when its hardware does) if it runs on as it does."""
@@ -314,7 +317,7 @@ class Run(each_slot.Run):
     def room_for(self, job, s):
         """GPUs that a job may start on: no more than leaves every suspended one room when it is due."""
         room, site = super().room_for(job, s), self.plant.sites[s]
-        waits = any(self.owed(self.jobs[index]) and self.jobs[index].site == s for index in self.lives)
+        waits = any(self.jobs[index].site == s and self.owed(self.jobs[index]) for index in self.lives)
         if not waits or job.class_ in site.barred or self.least(job) > site.gpus:
             return room
         if self.owed(job):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
+from functools import cache
 from pathlib import Path
 from traceback import format_exception
+from typing import Any
 
 import typer
 
@@ -37,7 +40,7 @@ from noonward.cli import (
     when,
 )
 from noonward.cli.compile_notice import CompileNotice
-from noonward.cli.help import Root
+from noonward.cli.help import ALIASES, Root
 from noonward.cli.interruptible import ended_alike, run_interruptible, what_is_kept
 from noonward.cli.options import INTERRUPTED, Interrupted
 from noonward.errors import NoonwardError
@@ -104,6 +107,20 @@ app.add_typer(data.app, name="data")
 app.add_typer(edge.app, name="edge")
 
 
+@cache
+def _built(word: str = "") -> Any:
+    """Returns what parses the command line: to build one command takes a tenth of the time that all of them take.
+
+    Args:
+        word: First word of the command line; if it names no command, all are built.
+    """
+    word = ALIASES["noonward"].get(word, word)
+    named = copy(app)
+    named.registered_commands = [each for each in app.registered_commands if each.name == word]
+    named.registered_groups = [each for each in app.registered_groups if each.name == word]
+    return typer.main.get_command(named if named.registered_commands or named.registered_groups else app)
+
+
 def main() -> None:
     """Runs the command line.
 
@@ -118,10 +135,11 @@ def main() -> None:
     service = bool(set(sys.argv[1:2]) & {"edge", "serve", "live"})
     try:
         with listening(CompileNotice()), ended_alike():
+            command = _built(*sys.argv[1:2])
             if service:  # they answer Ctrl-C themselves, in this thread
-                app(prog_name="noonward")
+                command(prog_name="noonward")
             else:
-                run_interruptible(lambda: app(prog_name="noonward"))
+                run_interruptible(lambda: command(prog_name="noonward"))
     except NoonwardError as error:
         if traced:
             print(getattr(error, "trace", "") or "".join(format_exception(error)), file=sys.stderr)

@@ -249,12 +249,7 @@ class LearnedRunTimes:
         _, below_JB = self.distribution(jobs)
         limit_J = self.traits.limit_J[jobs]
         age_J = np.zeros(len(jobs)) if age_J is None else age_J
-        return np.array(
-            [
-                _estimate(below_B, share, age, limit)
-                for below_B, age, limit in zip(below_JB, age_J.tolist(), limit_J.tolist(), strict=True)
-            ]
-        )
+        return _estimates_J(below_JB, share, np.asarray(age_J, np.float64), limit_J)
 
     def estimates(self, jobs: I8, share: float, count: int) -> tuple[F8, F8]:
         """Returns what is expected of some jobs when they arrive, and then each time one outlives what was expected.
@@ -271,10 +266,9 @@ class LearnedRunTimes:
         _, below_JB = self.distribution(jobs)
         limit_J = self.traits.limit_J[jobs]
         out = np.empty((len(jobs), count))
-        for j, (below_B, limit) in enumerate(zip(below_JB, limit_J.tolist(), strict=True)):
-            age = 0.0
-            for k in range(count):
-                age = out[j, k] = _estimate(below_B, share, age, limit)
+        age_J = np.zeros(len(jobs))
+        for k in range(count):
+            age_J = out[:, k] = _estimates_J(below_JB, share, age_J, limit_J)
         mean_J = np.round(_mean_J(below_JB, out[:, 0]), TIME_DECIMALS)
         return np.maximum(mean_J, 10.0**-TIME_DECIMALS), out
 
@@ -310,19 +304,25 @@ def _mean_J(below_JB: F8, limit_J: F8) -> F8:
     return np.asarray(first_J + (mass_JB[:, 1:] * np.minimum(mean_JB, limit_J1)).sum(axis=1))
 
 
-def _estimate(below_B: F8, share: float, age: float, limit: float) -> float:
-    """Returns a quantile of the work in all, given the age; see ``LearnedRunTimes.quantile``."""
-    log2_age = np.log2(age) if age > 0 else -np.inf
-    passed = float(np.interp(log2_age, _EDGE_LOG2, below_B)) if age > 0 else 0.0
-    wanted = passed + share * (1.0 - passed)
-    bin_ = min(int(np.searchsorted(below_B, wanted, side="left")), BINS)
-    low = below_B[bin_ - 1] if bin_ else 0.0
-    part = (wanted - low) / (below_B[bin_] - low) if bin_ and below_B[bin_] > low else 1.0
-    work = float(np.exp2(_EDGE_LOG2[max(bin_ - 1, 0)] + part / PER_OCTAVE[0]))
-    work = max(work, GROWTH * age)
-    if age < limit:
-        work = min(work, limit)
-    return max(round(work, TIME_DECIMALS), 10.0**-TIME_DECIMALS)
+def _estimates_J(below_JB: F8, share: float, age_J: F8, limit_J: F8) -> F8:
+    """Returns quantiles of the work in all, given the ages; see ``LearnedRunTimes.quantile``."""
+    each = np.arange(len(age_J))
+    with np.errstate(divide="ignore"):
+        log2_age_J = np.log2(age_J)
+    at_J = np.clip(np.searchsorted(_EDGE_LOG2, log2_age_J, side="right") - 1, 0, BINS - 1)
+    slope_J = (below_JB[each, at_J + 1] - below_JB[each, at_J]) / (_EDGE_LOG2[at_J + 1] - _EDGE_LOG2[at_J])
+    within_J = np.clip(log2_age_J, _EDGE_LOG2[0], _EDGE_LOG2[-1])
+    passed_J = np.where(age_J > 0, slope_J * (within_J - _EDGE_LOG2[at_J]) + below_JB[each, at_J], 0.0)
+    wanted_J = passed_J + share * (1.0 - passed_J)
+    bin_J = np.minimum((below_JB < wanted_J[:, None]).sum(axis=1), BINS)
+    before_J = np.maximum(bin_J - 1, 0)
+    low_J, high_J = below_JB[each, before_J], below_JB[each, bin_J]
+    rises_J = high_J > low_J
+    part_J = np.where(rises_J, (wanted_J - low_J) / np.where(rises_J, high_J - low_J, 1.0), 1.0)
+    work_J = np.maximum(np.exp2(_EDGE_LOG2[before_J] + part_J / PER_OCTAVE[0]), GROWTH * age_J)
+    work_J = np.where(age_J < limit_J, np.minimum(work_J, limit_J), work_J)
+    rounded_J = np.array([round(work, TIME_DECIMALS) for work in work_J.tolist()])
+    return np.asarray(np.maximum(rounded_J, 10.0**-TIME_DECIMALS))
 
 
 def crps_J(edges_B: F8, below_JB: F8, work_J: F8) -> F8:

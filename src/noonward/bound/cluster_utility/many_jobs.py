@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from noonward.arrays import F8, I4, I8
-from noonward.bound.cluster_utility.booking import Bookings, book_listed
+from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.columns import (
     Columns,
     Market,
@@ -22,9 +21,11 @@ from noonward.bound.cluster_utility.columns import (
     require_bounded,
 )
 from noonward.bound.cluster_utility.dual import Dual
+from noonward.bound.cluster_utility.likely_starts import joined, likely_columns
+from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule, with_jobs
 from noonward.bound.cluster_utility.merged_sites import merged_sites
-from noonward.bound.cluster_utility.prices import STEP_USD, descend_evenly, never
-from noonward.bound.cluster_utility.primal import PRICE_SCALES, free_gpus, guide, least_gpu_hours, slot_options
+from noonward.bound.cluster_utility.prices import STEP_USD, descend_with_momentum, never
+from noonward.bound.cluster_utility.primal import least_gpu_hours
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
@@ -33,9 +34,9 @@ from noonward.seeding import stream
 from noonward.units import HOUR_S
 
 PER_SITE_HOUR: Final = 3
-"""Jobs that stand for all, per site and hour of the window, unless said otherwise."""
-MOST_STARTS: Final = 20_000_000
-"""Candidate starts of the jobs that stand for all, at most: some 120 bytes each."""
+"""Jobs that stand for all in the first search for prices, per site and hour of the window, unless said otherwise."""
+MOST_STARTS: Final = 30_000_000
+"""Likely starts of a search, at most, about: 72 bytes each."""
 STARTS_AT_ONCE: Final = 2_000_000
 """Candidate starts that are listed at once; memory grows with it, and the result hardly depends on it."""
 LOOKED_AT: Final = 128
@@ -43,11 +44,13 @@ LOOKED_AT: Final = 128
 EXACT_SITES: Final = 64
 """Sites up to which each has prices of its own, unless said otherwise; beyond, those of one kind are merged."""
 ROUNDS: Final = 120
+"""Steps of a search for prices."""
 STEP_SHARE: Final = 0.14
-"""First step of the search for prices, as a share of the revenue per GPU-hour. They are near it where room is short,
-and near the price of energy, a hundredth of it, where jobs only wait for cheap hours."""
-PARTS: Final = 3
-"""Parts of the search, the steps of each shorter than before (``descend_evenly``)."""
+"""First step of the first search, as a share of the revenue per GPU-hour."""
+REFINING: Final = (0.15, 0.05)
+"""First steps of the searches after it, as shares of that of the first."""
+LIKELY: Final = 24
+"""Starts of a job that these consider: those of most value at the prices found before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,8 @@ class ManyJobsBound:
         idle_usd: As there.
         lower_usd: Utility of a schedule that was found, USD; NaN where none was looked for.
         price_usd_per_gpu_hour_SH: Capacity prices that give the bound; where sites were merged, by kind of sites.
-        jobs: Jobs on which they were found.
-        cut: Whether time ran out before the search for prices was over.
+        jobs: Jobs on which they were found in the end.
+        cut: Whether time ran out before the searches for prices and a schedule were over.
     """
 
     upper_usd: float
@@ -85,29 +88,29 @@ def many_jobs_bound(
 
     Every price of capacity gives a bound (``Relaxation``). So the prices may be found with few jobs, each of which
     counts as often as the jobs that it stands for: they are drawn with chances in proportion to their GPU-hours, evenly
-    over ingress points and time. At these prices every job of the environment then takes its best start, some jobs at
-    a time. The result is a bound without any error of sampling, and is looser than ``utility_bound`` by what the prices
-    lack. Where as many jobs stand for all as there are, each stands for itself.
+    over ingress points and time. Then they are refined, twice, with all jobs (or with as many as memory allows), but
+    with only those starts of each that are likely at the prices found before. At the prices found last every job of
+    the environment takes the best of all its starts, some jobs at a time. The result is a bound without any error of
+    sampling, and is looser than ``utility_bound`` by what the prices lack.
 
     Of a fleet of more than ``exact_sites``, sites of one kind are merged (``merged_sites``): that is a bound too, and
     no schedule is listed beside it.
 
     Args:
         environment: As ``Relaxation`` takes it.
-        jobs: Jobs that stand for all, at least 1; None: ``PER_SITE_HOUR``, within ``MOST_STARTS``.
-        rounds: Subgradient steps, at least 2 a part.
-        schedule: Whether to list a schedule beside it, for ``each-slot`` without hard capacity curves.
+        jobs: Jobs that stand for all in the first search, at least 1; None: ``PER_SITE_HOUR``.
+        rounds: Steps of each of the searches for prices, at least 2.
+        schedule: Whether to look for a schedule (``many_jobs_schedule``), for ``each-slot`` without hard capacity
+            curves.
         exact_sites: Sites up to which each has prices of its own, at least 1.
         seed: Seed of the draw.
-        late: Whether the search for prices must end; asked after every step.
+        late: Whether the searches for prices and for a schedule must end; asked after every step.
 
     Raises:
         ScenarioError: As ``utility_bound``.
     """
-    if (jobs is not None and jobs < 1) or rounds < 2 * PARTS:
-        raise ScenarioError(
-            f"jobs {jobs} and rounds {rounds} were asked of a bound; they must be at least 1 and {2 * PARTS}"
-        )
+    if (jobs is not None and jobs < 1) or rounds < 2:
+        raise ScenarioError(f"jobs {jobs} and rounds {rounds} were asked of a bound; they must be at least 1 and 2")
     require_bounded(environment)
     if exact_sites < 1:
         raise ScenarioError(f"exact_sites {exact_sites} were asked of a bound; it must be at least 1")
@@ -117,36 +120,47 @@ def many_jobs_bound(
     sites = len(environment.sites)
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
     costs = market(environment, tables)
-    starts = _starts_per_job(environment, tables, costs)
-    usual = min(PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S), max(1, int(MOST_STARTS / starts)))
+    at_once = max(1, int(STARTS_AT_ONCE / _starts_per_job(environment, tables, costs)))
     generator = stream(seed, "policy", "many-jobs-bound")
-    taken, weight_J = standing_for_all(environment.jobs, tables, usual if jobs is None else jobs, generator)
-    few = _with_jobs(environment, taken)
-    columns = _weighted(build_columns(few, build_options(few, tables, costs), costs), weight_J)
+    usual = PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S)
     capacity_SH = capacity(environment, tables, _longest_s_S(environment.jobs, tables), costs.carbon_SH.shape[1])
-    idle_usd = costs.idle_usd + costs.run_on_usd
+    base_usd = costs.idle_usd + costs.run_on_usd
+    priced = _Priced(environment, tables, costs, capacity_SH, base_usd, at_once)
     step_usd = STEP_SHARE * costs.revenue_usd_per_gpu_hour or STEP_USD
-    _, price_SH, _ = descend_evenly(Dual(columns, capacity_SH, idle_usd), rounds, step_usd, late, PARTS)
-    cut = late()
-    del columns
+    taken, weight_J = standing_for_all(environment.jobs, tables, usual if jobs is None else jobs, generator)
+    few = with_jobs(environment, taken)
+    columns = _weighted(build_columns(few, build_options(few, tables, costs), costs), weight_J)
+    _, price_SH = descend_with_momentum(Dual(columns, capacity_SH, base_usd), rounds, step_usd, late=late)
+    counted, weight_J = standing_for_all(environment.jobs, tables, MOST_STARTS // LIKELY, generator)
+    known: list[tuple[float, F8]] = []
+    for share in REFINING:
+        if late():
+            break
+        columns, value_usd = priced.likely(price_SH, counted, weight_J)
+        known.append((value_usd, price_SH))
+        dual = Dual(columns, capacity_SH, base_usd)
+        _, price_SH = descend_with_momentum(dual, rounds, share * step_usd, price_SH, late)
+        del columns, dual
+    upper_usd, priced_usd_J, gpu_hours_J = priced.all(price_SH)
+    for value_usd, other_SH in known:
+        if value_usd < upper_usd:  # what was likely did not do
+            again = priced.all(other_SH)
+            if again[0] < upper_usd:
+                (upper_usd, priced_usd_J, gpu_hours_J), price_SH = again, other_SH
+    lower_usd = math.nan
     hard_caps = environment.caps is not None and environment.caps.hard
-    books = schedule and environment.protocol == "each-slot" and not hard_caps
-    listing = _Listing.of(environment, tables, costs, price_SH) if books else None
-    upper_usd = idle_usd + float((capacity_SH * price_SH).sum())
-    for part, options in _in_parts(environment, tables, costs, max(1, int(STARTS_AT_ONCE / starts))):
-        dual = Dual(build_columns(part, options, costs), capacity_SH, 0.0)
-        priced_usd_J = dual.priced_usd_J(price_SH)
-        upper_usd += float(priced_usd_J.sum())
-        if listing is not None:
-            listing.add(part, options, priced_usd_J, generator)
-    lower_usd = math.nan if listing is None else costs.idle_usd + max(listing.value_usd)
+    if schedule and environment.protocol == "each-slot" and not hard_caps:
+        found = ManyJobsSchedule(environment, tables, costs, price_SH, priced_usd_J, gpu_hours_J, generator)
+        found.book(at_once)
+        found.search(at_once, late)
+        lower_usd = costs.idle_usd + found.value_usd
     return ManyJobsBound(
         upper_usd=upper_usd,
         idle_usd=costs.idle_usd,
         lower_usd=lower_usd,
         price_usd_per_gpu_hour_SH=price_SH,
-        jobs=len(taken),
-        cut=cut,
+        jobs=len(counted),
+        cut=late(),
     )
 
 
@@ -166,7 +180,7 @@ def candidate_starts(environment: Environment) -> float:
 def _starts_per_job(environment: Environment, tables: FleetTables, costs: Market) -> float:
     """Returns how many candidate starts a job has, mean over some jobs at even distances; at least 1."""
     rows = np.unique(np.linspace(0, len(environment.jobs) - 1, LOOKED_AT).astype(np.int64))
-    some = _with_jobs(environment, rows)
+    some = with_jobs(environment, rows)
     return max(1.0, len(build_columns(some, build_options(some, tables, costs), costs).value_K) / len(rows))
 
 
@@ -203,33 +217,6 @@ def standing_for_all(jobs: Jobs, tables: FleetTables, count: int, rng: np.random
     return taken, 1.0 / chance_J[taken]
 
 
-def _with_jobs(environment: Environment, rows: I8 | slice) -> Environment:
-    """Returns an environment of some of the jobs; what the bound does not read of them is left out."""
-    jobs = environment.jobs
-    some = Jobs(**{each.name: getattr(jobs, each.name)[rows] for each in fields(Jobs)})
-    return replace(
-        environment,
-        jobs=some,
-        knowledge=None,
-        details=None,
-        tenants=None,
-        tenant_J=None,
-        priorities=None,
-        priority_J=None,
-        sample_jobs=None,
-        events=(),
-    )
-
-
-def _in_parts(
-    environment: Environment, tables: FleetTables, costs: Market, jobs: int
-) -> Iterator[tuple[Environment, Options]]:
-    """Yields the environment's jobs by arrival, some at a time, with what they may become."""
-    for first in range(0, len(environment.jobs), jobs):
-        part = _with_jobs(environment, slice(first, first + jobs))
-        yield part, build_options(part, tables, costs)
-
-
 def _weighted(columns: Columns, weight_J: F8) -> Columns:
     """Returns columns that are worth, and take, what all the jobs take that theirs stands for."""
     weight_K = np.repeat(weight_J, np.diff(columns.first_J))
@@ -244,44 +231,49 @@ def _longest_s_S(jobs: Jobs, tables: FleetTables) -> F8:
     return np.asarray((slowest_SC * work_C).max(axis=1))
 
 
-@dataclass
-class _Listing:
-    """Schedules under way, in several orders: jobs are booked as they come, beside those booked before.
+@dataclass(frozen=True)
+class _Priced:
+    """Jobs at capacity prices, some at a time.
 
     Attributes:
+        environment: Environment.
         tables: Tables of the fleet.
         costs: Prices and intensities.
-        price_SH: Capacity prices.
-        free_VST: Free GPUs per way of listing, site and slot instant.
-        value_usd: Value of each schedule so far, USD.
+        capacity_SH: GPUs that jobs take at most.
+        base_usd: What the dual function adds to jobs and capacity, USD.
+        at_once: Jobs that are priced at once.
     """
 
+    environment: Environment
     tables: FleetTables
     costs: Market
-    price_SH: F8
-    free_VST: list[I4]
-    value_usd: list[float]
+    capacity_SH: F8
+    base_usd: float
+    at_once: int
 
-    @classmethod
-    def of(cls, environment: Environment, tables: FleetTables, costs: Market, price_SH: F8) -> _Listing:
-        """Returns schedules of no job."""
-        slots = int(np.ceil(costs.carbon_SH.shape[1] * HOUR_S / environment.slot_s)) + 2
-        free_ST = free_gpus(environment, tables, slots)
-        ways = 2 * len(PRICE_SCALES)
-        return cls(tables, costs, price_SH, [free_ST.copy() for _ in range(ways)], [0.0] * ways)
+    def _parts(self, rows: I8) -> Iterator[tuple[Options, Columns, slice]]:
+        for first in range(0, len(rows), self.at_once):
+            part = slice(first, min(first + self.at_once, len(rows)))
+            some = with_jobs(self.environment, rows[part])
+            options = build_options(some, self.tables, self.costs)
+            yield options, build_columns(some, options, self.costs), part
 
-    def add(self, part: Environment, options: Options, priced_usd_J: F8, rng: np.random.Generator) -> None:
-        """Books some jobs: by value per GPU-hour and by arrival, at each of ``PRICE_SCALES``."""
-        table = slot_options(part, self.tables, self.costs, options)
-        count = len(part.jobs)
-        gpu_hours_J = least_gpu_hours(options, count)
-        known = guide(table, part, self.price_SH, priced_usd_J, gpu_hours_J)
-        orders = np.argsort(-priced_usd_J / gpu_hours_J, kind="stable"), np.arange(count)
-        any_J = np.full(count, -1, dtype=np.int64)
-        ways = ((order_J, scale) for order_J in orders for scale in PRICE_SCALES)
-        for way, (order_J, scale) in enumerate(ways):
-            books = Bookings.empty(self.free_VST[way], count)
-            for factor in (scale, 0.0):
-                book_listed(table, known, factor, order_J, any_J, rng, books)
-            self.free_VST[way] = books.free_ST
-            self.value_usd[way] += float(books.value_J.sum())
+    def all(self, price_SH: F8) -> tuple[float, F8, F8]:
+        """Returns (D in USD, the jobs' best values after capacity prices in USD, their least GPU-hours)."""
+        jobs = len(self.environment.jobs)
+        priced_usd_J, gpu_hours_J = np.empty(jobs), np.empty(jobs)
+        for options, columns, part in self._parts(np.arange(jobs)):
+            priced_usd_J[part] = Dual(columns, self.capacity_SH, 0.0).priced_usd_J(price_SH)
+            gpu_hours_J[part] = least_gpu_hours(options, part.stop - part.start)
+        return self._dual_usd(price_SH, priced_usd_J), priced_usd_J, gpu_hours_J
+
+    def likely(self, price_SH: F8, rows: I8, weight_J: F8) -> tuple[Columns, float]:
+        """Returns the likely starts of some jobs, each of which stands for several, and D as they say it, USD."""
+        parts, priced_usd_J = [], np.empty(len(rows))
+        for _, columns, part in self._parts(rows):
+            priced_usd_J[part] = Dual(columns, self.capacity_SH, 0.0).priced_usd_J(price_SH)
+            parts.append(_weighted(likely_columns(columns, price_SH, LIKELY), weight_J[part]))
+        return joined(parts), self._dual_usd(price_SH, weight_J * priced_usd_J)
+
+    def _dual_usd(self, price_SH: F8, priced_usd_J: F8) -> float:
+        return self.base_usd + float((self.capacity_SH * price_SH).sum()) + float(priced_usd_J.sum())

@@ -19,10 +19,14 @@ PATIENCE: Final = 15
 MASTER_ROUNDS: Final = 40
 STEP_USD: Final = 0.03
 """Step of ``descend_evenly``, USD per GPU-hour."""
-PART_SHARE: Final = 0.2
-"""Step of a part of it as a share of that of the part before."""
 SEEN: Final = 4
 """Last evaluations of it whose choices are handed on."""
+MEMORY: Final = 0.9
+"""Share of the mean slope, and of the mean of its square, that ``descend_with_momentum`` keeps from step to step."""
+LEAST_SLOPE: Final = 1e-3
+"""Added to the root of the mean square, so that prices of hours that are full do not move with every small change."""
+AVERAGED: Final = 0.25
+"""Share of the steps, the last of them, whose mean prices it tries too."""
 
 
 def never() -> bool:
@@ -98,44 +102,24 @@ def descend(
 
 
 def descend_evenly(
-    dual: Dual, rounds: int, step_usd: float = STEP_USD, late: Callable[[], bool] = never, parts: int = 1
+    dual: Dual, rounds: int, step_usd: float = STEP_USD, late: Callable[[], bool] = never
 ) -> tuple[float, F8, I8]:
-    """Lowers the dual function by subgradient steps of AdaGrad's length, one for each price; for many jobs.
+    """Lowers the dual function by subgradient steps of AdaGrad's length, one for each price; for long windows.
 
     ``lambda <- max(0, lambda - step g / sqrt(sum of g^2 so far))`` with g the share of a site's GPUs left free in an
     hour (Duchi et al. 2011). A price moves as far in a window of any length, so a bound of some gap takes no more
     rounds in a longer one. The mean of the prices of the later half is tried too.
 
-    Where nobody knows how far prices are from 0, a search in several parts needs no step that fits: each begins at
-    the best prices so far, with no memory of slopes and ``PART_SHARE`` of the step before.
-
     Args:
         dual: The dual function.
-        rounds: Most evaluations, but one a part; at least 2 a part.
-        step_usd: Step of the first part, USD per GPU-hour.
+        rounds: Most evaluations, but one; at least 2.
+        step_usd: Step, USD per GPU-hour.
         late: Whether no further evaluation may begin; asked after each.
-        parts: Parts of the search, at least 1.
 
     Returns:
         As ``descend``; the columns are those chosen at the last evaluations.
     """
-    best_usd, best_SH = math.inf, np.zeros(dual.shape)
-    seen: list[I8] = []
-    for part in range(parts):
-        found = _descend_by(dual, best_SH, rounds // parts, step_usd * PART_SHARE**part, late)
-        if found[0] < best_usd:
-            best_usd, best_SH = found[:2]
-        seen = found[2]
-        if late():
-            break
-    columns = np.unique(np.concatenate(seen or [dual.best_J]))
-    return best_usd, best_SH, columns[columns >= 0]
-
-
-def _descend_by(
-    dual: Dual, price_SH: F8, rounds: int, step_usd: float, late: Callable[[], bool]
-) -> tuple[float, F8, list[I8]]:
-    """Takes the steps of a part of ``descend_evenly``; returns least D, its prices, and the last choices of jobs."""
+    price_SH = np.zeros(dual.shape)
     square_SH, sum_SH = np.zeros(dual.shape), np.zeros(dual.shape)
     best_usd, best_SH = math.inf, price_SH
     seen: list[I8] = []
@@ -151,7 +135,7 @@ def _descend_by(
             summed += 1
         if late():
             break
-        slope_SH = np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH / dual.gpus_S[:, None])
+        slope_SH = _slope(dual, price_SH, free_SH)
         square_SH += slope_SH**2
         moved_SH = np.divide(slope_SH, np.sqrt(square_SH), out=np.zeros(dual.shape), where=square_SH > 0)
         price_SH = np.maximum(0.0, price_SH - step_usd * moved_SH)
@@ -160,7 +144,56 @@ def _descend_by(
         seen.append(dual.best_J.copy())
         if value_usd < best_usd:
             best_usd, best_SH = value_usd, sum_SH / summed
-    return best_usd, best_SH, seen
+    columns = np.unique(np.concatenate(seen or [dual.best_J]))
+    return best_usd, best_SH, columns[columns >= 0]
+
+
+def descend_with_momentum(
+    dual: Dual, rounds: int, step_usd: float, price_SH: F8 | None = None, late: Callable[[], bool] = never
+) -> tuple[float, F8]:
+    """Lowers the dual function by steps of Adam's kind (Kingma and Ba 2015), for very many jobs.
+
+    As ``descend_evenly``, with means of slopes and of their squares that forget, so that prices which swing are damped
+    and prices which lag are not. Steps shrink with the root of their number.
+
+    Args:
+        dual: The dual function.
+        rounds: Most evaluations, but one; at least 2.
+        step_usd: First step, USD per GPU-hour.
+        price_SH: Prices to begin at, USD per GPU-hour; None: 0.
+        late: Whether no further evaluation may begin; asked after each.
+
+    Returns:
+        (least D in USD, its prices).
+    """
+    price_SH = np.zeros(dual.shape) if price_SH is None else price_SH
+    slope_SH, square_SH, sum_SH = np.zeros(dual.shape), np.zeros(dual.shape), np.zeros(dual.shape)
+    best_usd, best_SH, summed = math.inf, price_SH, 0
+    for k in range(1, rounds + 1):
+        value_usd, free_SH = dual.value(price_SH)
+        if value_usd < best_usd:
+            best_usd, best_SH = value_usd, price_SH
+        if k > (1.0 - AVERAGED) * rounds:
+            sum_SH += price_SH
+            summed += 1
+        if late():
+            break
+        now_SH = _slope(dual, price_SH, free_SH)
+        slope_SH = MEMORY * slope_SH + (1.0 - MEMORY) * now_SH
+        square_SH = MEMORY * square_SH + (1.0 - MEMORY) * now_SH**2
+        counted = 1.0 - MEMORY**k
+        moved_SH = slope_SH / counted / (np.sqrt(square_SH / counted) + LEAST_SLOPE)
+        price_SH = np.maximum(0.0, price_SH - step_usd / math.sqrt(k) * moved_SH)
+    if summed:
+        value_usd, _ = dual.value(sum_SH / summed)
+        if value_usd < best_usd:
+            best_usd, best_SH = value_usd, sum_SH / summed
+    return best_usd, best_SH
+
+
+def _slope(dual: Dual, price_SH: F8, free_SH: F8) -> F8:
+    """Returns the share of each site's GPUs left free by the hour; 0 where a price of 0 cannot fall."""
+    return np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH / dual.gpus_S[:, None])
 
 
 def polish(

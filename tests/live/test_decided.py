@@ -179,7 +179,9 @@ def test_what_names_a_site_is_named_before_it_is_kept(live, monkeypatch):
 def rests(live, monkeypatch):
     """What is done at each rest of a long computation; every turn is over at once."""
     done = []
-    clock = SimpleNamespace(perf_counter=itertools.count().__next__, sleep=lambda _: [one() for one in done])
+    clock = SimpleNamespace(
+        perf_counter=itertools.count().__next__, process_time=lambda: 0.0, sleep=lambda _: [one() for one in done]
+    )
     monkeypatch.setattr(turns, "time", clock)
     return done
 

@@ -148,6 +148,19 @@ def test_random_small_worlds_with_deadlines_travel_and_results(protocol):
     assert played > 8
 
 
+@pytest.mark.parametrize("protocol", ["each-slot", "on-arrival"])
+def test_what_arrived_with_a_job_in_sight_is_not_kept(protocol):
+    jobs = [{"arrival_s": 0.0, "work": 60.0, "slack_s": 4e4} for _ in range(9)]
+    environment = plain((4, 4), jobs, protocol=protocol).environment()
+    world = world_of(environment, "random" if protocol == "each-slot" else "random-free")
+    world.arrive(arrivals_of(environment))
+    world.run_to(0.0)
+    assert len(world.seat_of) == 9
+    left_R = world.engine.world.submitted_R
+    assert len(left_R) == 0
+    assert left_R.base is None, "a part of an array keeps all of it"
+
+
 class Limited(Scheduler):
     """A random policy that sets hard capacity curves at each question, again in every hour."""
 

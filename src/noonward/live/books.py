@@ -45,7 +45,9 @@ SHOWN: Final = "serial IS NOT NULL AND state IN ('transit', 'waiting')"
 PAGE: Final = 250
 """Rows of new jobs that are read at once."""
 _NEW: Final = """
-SELECT * FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? AND (arrival_s, id) > (?, ?)
+SELECT id, attempt, arrival_s, origin, class, gpus_min, gpus_max, work, max_delay_s, move_gb, result_gb, held, pinned,
+    vetoed, told, run_by, priority, name, request FROM jobs
+WHERE state = 'submitted' AND serial IS NULL AND arrival_s <= ? AND (arrival_s, id) > (?, ?)
 ORDER BY arrival_s, id LIMIT ?
 """
 

@@ -236,14 +236,10 @@ class Controller:
         if self.store.ahead_s:
             self._mend_clock()
         let_arrive(self.store)
+        if self._asked_up_to(max(self.store.now_s(), self.store.stamp_s)):
+            return False
         # A change of its own: whatever was stamped before it is committed.
-        now_s = self.store.do(lambda connection, now_s: now_s)
-        until_s = now_s
-        slot_s = self.setup.scenario.slot_s
-        if self.setup.scenario.protocol == "each-slot":
-            until_s = np.floor(now_s / slot_s) * slot_s
-            if until_s <= self.world.asked_s:
-                return False
+        until_s = self._question_s(self.store.do(lambda connection, now_s: now_s))
         self._bring_hours(int(until_s // HOUR_S))
         with self.lock:
             began = time.perf_counter()
@@ -261,6 +257,15 @@ class Controller:
         for s in ready:
             self.site_wakes[s].set()
         return self.world.asks > asked
+
+    def _question_s(self, now_s: float) -> float:
+        """Returns the time of the last question that is due: now, or the last slot boundary."""
+        slot_s = self.setup.scenario.slot_s
+        return now_s if self.setup.scenario.protocol == "on-arrival" else float(np.floor(now_s / slot_s) * slot_s)
+
+    def _asked_up_to(self, now_s: float) -> bool:
+        """Returns whether no question is due: the last slot boundary was asked about."""
+        return self.setup.scenario.protocol == "each-slot" and self._question_s(now_s) <= self.world.asked_s
 
     def _mend_clock(self) -> None:
         """Goes on where the clock was ahead for a time and was set right."""

@@ -29,7 +29,7 @@ from noonward.live.store.store import Store
 from noonward.live.turns import give_way
 from noonward.live.world.seats import OVERDUE, Arrival, Seat
 
-PART: Final = 250
+PART: Final = 100
 """Rows of jobs, decisions and events, each, that one change writes."""
 OF_SEAT: Final = (
     "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
@@ -74,8 +74,8 @@ class Decided(msgspec.Struct, array_like=True):
         A job that was cancelled meanwhile is not started.
         """
         missed = self._store_jobs(connection)
-        connection.executemany(_DECISION, self.decisions)
-        connection.executemany("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", self.events)
+        connection.insert(_DECISION, self.decisions)
+        connection.insert("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", self.events)
         return missed
 
     def _store_jobs(self, connection: Connection) -> list[Seat]:
@@ -95,7 +95,7 @@ class Decided(msgspec.Struct, array_like=True):
         missed += [seat for seat, *_ in new if _key(seat) not in shown and seat.state != OVERDUE]
         new = [row for row in new if _key(row[0]) in shown]
         connection.executemany(_UPDATE, [_row(seat, site, token, self.now_s) for seat, site, token in new])
-        connection.executemany(
+        connection.insert(
             _START, [(token, seat.about.job, site, seat.gpus, seat.cap) for seat, site, token in new if token]
         )
         return missed

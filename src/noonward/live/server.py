@@ -106,11 +106,11 @@ def _answer(config: LiveConfig, controller: Controller, listener: socket.socket,
     controller.store.lost = end
     controller.run()
     try:
-        if callable(started):
-            scheme = "http" if config.tls_certificate is None else "https"
-            started(f"{scheme}://{config.host}:{listener.getsockname()[1]}", controller)
-        tell(f"READY=1\nSTATUS=listening at {config.host}:{listener.getsockname()[1]}")
         with _answers_first():
+            if callable(started):
+                scheme = "http" if config.tls_certificate is None else "https"
+                started(f"{scheme}://{config.host}:{listener.getsockname()[1]}", controller)
+            tell(f"READY=1\nSTATUS=listening at {config.host}:{listener.getsockname()[1]}")
             server.run(sockets=[listener])
     finally:
         controller.stop()

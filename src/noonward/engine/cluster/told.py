@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from noonward.arrays import F8, I8
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.view import LIFE, WAITS
 from noonward.engine.cluster.build import signal_table, told_world, with_more_journeys, with_more_slots
+from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.told import (
     AWAIT_HOUR,
     BEGAN,
@@ -56,6 +57,8 @@ from noonward.model.signals import SiteSignals
 
 EVENTS_A_JOB: Final = 8
 """Events and happenings that a job in sight adds to a world between two questions, at most."""
+AT_ONCE: Final = 1000
+"""Happenings that are made objects at once: other threads get their turn in between."""
 OF_JOB: Final = ("work", "expected", "deadline_s", "gpus_min", "gpus_max")
 """Fields of a JOB record that change as a job is suspended, resized and capped."""
 OF_OUTCOME: Final = ("start_s", "finish_s", "power_w")
@@ -383,6 +386,24 @@ class ToldEngine(SteppedEngine):
         assert kind >= 0, "answers are checked before they are carried out"
         return kind
 
+    def step_under(self, rule: int, asked: Callable[[], int]) -> tuple[int, int]:
+        """Does what ``step`` does under a compiled rule that answers some questions (protocol each-slot).
+
+        Args:
+            rule: Its address.
+            asked: Returns the address that it is called with, for the arrays as they are.
+
+        Returns:
+            Kind of the first question that it leaves, or 0 when all that was told has been taken; how many it answered.
+        """
+        self._make_room()
+        steps = int(self.world.engine_1["steps"][0])
+        code = self._provided(lambda: int(loops.run_each_slot(self._address(), rule, asked(), np.inf, 1)))
+        assert code >= 0, "answers are checked before they are carried out"
+        self._pass_arrivals()
+        kind = int(self.view.run_1["kind"][0]) if code else 0
+        return kind, int(self.world.engine_1["steps"][0]) - steps - bool(kind)
+
     def skip(self) -> None:
         """Passes over the last question: its answers are not carried out."""
         self.view.run_1["kind"] = 0
@@ -414,12 +435,13 @@ class ToldEngine(SteppedEngine):
     def happened(self) -> Iterator[Happening]:
         """Returns what has happened to jobs since the last call, in order."""
         engine, heap_E = self.world.engine_1, self.world.heap_E
-        noted_E = heap_E[len(heap_E) - int(engine["journeys"][0]) :][::-1]
+        noted_E = heap_E[len(heap_E) - int(engine["journeys"][0]) :][::-1].copy()
         engine["journeys"] = 0
         slots, serials = (1 << SERIAL_SHIFT) - 1, (1 << (KIND_SHIFT - SERIAL_SHIFT)) - 1
         return (
             Happening(item >> KIND_SHIFT, time_s, (item >> SERIAL_SHIFT) & serials, item & slots)
-            for time_s, item in noted_E.tolist()
+            for first in range(0, len(noted_E), AT_ONCE)
+            for time_s, item in noted_E[first : first + AT_ONCE].tolist()
         )
 
     @property
@@ -452,4 +474,6 @@ class ToldEngine(SteppedEngine):
         if taken:
             del self._coming[:taken]
             self.world.engine_1["next_arrival"] = 0
-            self.world = self.world._replace(submitted_R=self.world.submitted_R[taken:])
+            left_R = self.world.submitted_R[taken:]
+            # A part, even an empty one, would keep the records of all that arrived with it.
+            self.world = self.world._replace(submitted_R=left_R if len(left_R) else left_R.copy())

@@ -95,6 +95,8 @@ class Api:
             controller.setup.scenario.priorities,
         )
         self.tenants = controller.setup.scenario.tenants
+        # The same object for the same user: submissions that are stored together then share its check.
+        self.limit_of = functools.lru_cache(maxsize=MOST_ROWS)(functools.partial(limit_of, self.tenants))
         self.shower = shown.Shower(fleet.site_names, controller.time_of)
         self._jobs: msgspec.json.Decoder[JobRequest | list[JobRequest]] = msgspec.json.Decoder(
             JobRequest | list[JobRequest]
@@ -176,11 +178,11 @@ class Api:
             many = _with_keys(many, key)
         many = expanded(many)
         self.guard.charge_jobs(holder, len(many))
-        limit = limit_of(self.tenants, holder.name)
+        limit = self.limit_of(holder.name)
         rows = await self._checked(many)
         self.check_limits(limit, rows)
         check = None if limit is None else limit.check_waiting
-        ids, new = await asyncio.wrap_future(self.store.write(submission(rows, holder.name, check)))
+        ids, new = await self.store.written(submission(rows, holder.name, check))
         self.controller.decide_wake.set()
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
 
@@ -566,7 +568,7 @@ class Api:
             self.store.keep(connection, {"ready": f"{now_s:<4096}"})
 
         try:
-            await asyncio.wait_for(asyncio.wrap_future(self.store.write(change)), 5.0)
+            await asyncio.wait_for(self.store.written(change), 5.0)
         except (StoreError, TimeoutError) as error:
             return str(error) or "the store does not answer"
         return ""

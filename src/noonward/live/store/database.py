@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from noonward.errors import NoonwardError
 
@@ -51,12 +52,37 @@ class Connection(Protocol):
     def executemany(self, sql: str, rows: Iterable[Any], /) -> Cursor:
         """Carries out a statement for every row."""
 
+    def insert(self, sql: str, rows: Iterable[Any], /) -> int:
+        """Carries out ``INSERT ... VALUES (?, ...)`` for every row, by few calls; returns how many rows are new."""
+
     def close(self) -> None:
         """Ends the connection."""
 
 
 Change = Callable[[Connection, float], T]
 """A change: is given the connection and the stamp, s since the service's start; runs whole or not at all."""
+
+
+class JointChange(ABC, Generic[T]):
+    """A change (``Change``) of a kind of which many are asked for at once: several take fewer statements than each."""
+
+    def __call__(self, connection: Connection, now_s: float) -> T:
+        """Carries out this change."""
+        return self.together([self], connection, now_s)[0]
+
+    @classmethod
+    @abstractmethod
+    def together(cls, changes: Sequence[Self], connection: Connection, now_s: float) -> list[T]:
+        """Carries out changes; the store undoes them and carries out each for itself if it raises.
+
+        Args:
+            changes: Changes of this kind, in the order in which they were asked for.
+            connection: Connection that writes.
+            now_s: Their stamp, s since the service's start.
+
+        Returns:
+            What each of them returns.
+        """
 
 
 class Database(Protocol):

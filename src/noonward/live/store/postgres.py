@@ -237,6 +237,10 @@ class _Connection:
         found: Cursor = cursor
         return found
 
+    def insert(self, sql: str, rows: Iterable[Any]) -> int:
+        """Inserts rows in one round trip; returns how many are new."""
+        return self.executemany(sql, rows).rowcount
+
     def begun(self, sql: str) -> int:
         """Carries out two statements in one round trip; returns the second one's number."""
         cursor = self._inner.execute(sql)

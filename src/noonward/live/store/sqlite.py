@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from noonward.errors import FileError
 from noonward.live.store.database import Connection, Value
@@ -21,8 +24,13 @@ OWNER_ALONE: Final = 0o600
 """Mode of the file and of its backups: they hold the commands of jobs."""
 SYNCHRONOUS = "FULL"
 """When SQLite waits for the disk: at every commit, so that what was acknowledged outlives a power cut."""
+ROWS_AT_ONCE: Final = 64
+"""Rows that one statement inserts, at most."""
+STATEMENTS: Final = 512
+"""Statements that a connection keeps, as SQLite has read them: one for each number of rows."""
 LOCKED_S: Final = 10.0
 """How long a writer waits for another program that holds the file, s."""
+C = TypeVar("C", bound=sqlite3.Connection)
 
 
 class SqliteFile:
@@ -84,10 +92,45 @@ class SqliteFile:
         return value
 
 
-def connect(path: Path, cache_kib: int = WRITER_KIB) -> sqlite3.Connection:
+class _Connection(sqlite3.Connection):
+    """A connection that inserts many rows by few calls.
+
+    Each call of SQLite lets other threads compute, and waits until one of them gives the interpreter back.
+    """
+
+    def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Carries out ``INSERT ... VALUES (?, ...)`` for every row, some at a time; returns how many rows are new."""
+        before, one, after = _inserting(sql)
+        every, new = iter(rows), 0
+        while some := list(itertools.islice(every, ROWS_AT_ONCE)):
+            values = list(itertools.chain.from_iterable(some))
+            new += self.execute(f"{before}{', '.join([one] * len(some))}{after}", values).rowcount
+        return new
+
+
+@functools.cache
+def _inserting(sql: str) -> tuple[str, str, str]:
+    """Returns what is before the places of a row's values, these, and what is after them.
+
+    Example:
+        >>> _inserting("INSERT INTO a (b, c) VALUES (?, ?) ON CONFLICT DO NOTHING")
+        ('INSERT INTO a (b, c) VALUES ', '(?, ?)', ' ON CONFLICT DO NOTHING')
+    """
+    before, one, after = re.split(r"(?<=VALUES )(\([^()]*\))", sql, maxsplit=1)
+    return before, one, after
+
+
+def connect(path: Path, cache_kib: int = WRITER_KIB) -> _Connection:
     """Returns a connection to a store's file: WAL, synchronous=FULL, transactions by hand."""
     with closed_on_error(
-        sqlite3.connect(path, isolation_level=None, timeout=LOCKED_S, check_same_thread=False)
+        sqlite3.connect(
+            path,
+            isolation_level=None,
+            timeout=LOCKED_S,
+            check_same_thread=False,
+            factory=_Connection,
+            cached_statements=STATEMENTS,
+        )
     ) as connection:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA journal_mode = WAL")
@@ -97,7 +140,7 @@ def connect(path: Path, cache_kib: int = WRITER_KIB) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def closed_on_error(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def closed_on_error(connection: C) -> Iterator[C]:
     """Yields a connection, and closes it if its setting up fails."""
     try:
         yield connection

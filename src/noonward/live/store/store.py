@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
+import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +17,16 @@ from typing import Any, Final, TypeVar
 
 from noonward.errors import ScenarioError
 from noonward.live.clock import Clock
-from noonward.live.store.database import Change, Connection, Database, LeadershipLostError, Row, StoreError, Value
+from noonward.live.store.database import (
+    Change,
+    Connection,
+    Database,
+    JointChange,
+    LeadershipLostError,
+    Row,
+    StoreError,
+    Value,
+)
 from noonward.live.store.sqlite import SqliteFile
 
 BEAT_S: Final = 5.0
@@ -30,7 +42,11 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class _Asked:
     change: Change[Any]
-    answer: Future[Any]
+    answer: Future[Any] | asyncio.Future[Any]
+
+
+_Result = tuple[Future[Any] | asyncio.Future[Any], Any, BaseException | None]
+"""Who waits for a change, what it returned, and what it raised."""
 
 
 class Store:
@@ -108,18 +124,29 @@ class Store:
 
         Args:
             change: Runs in the writer's thread, in a transaction it shares with others; if it raises, it alone is
-                undone.
+                undone. Those of one ``JointChange`` that follow each other are carried out together.
 
         Returns:
             What the change returned, once it is on the disk. It raises what the change raised, or StoreError.
         """
         answer: Future[T] = Future()
+        try:
+            self._ask(_Asked(change, answer))
+        except StoreError as error:
+            answer.set_exception(error)
+        return answer
+
+    async def written(self, change: Change[T]) -> T:
+        """Carries out a change as ``do`` does, while the event loop goes on; a commit wakes it once for all of them."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._ask(_Asked(change, answer))
+        return await answer
+
+    def _ask(self, asked: _Asked) -> None:
         with self._guard:
             if self._closed:
-                answer.set_exception(StoreError(f"the store {self.database.title} is closed; nothing was changed"))
-            else:
-                self._asked.put(_Asked(change, answer))
-        return answer
+                raise StoreError(f"the store {self.database.title} is closed; nothing was changed")
+            self._asked.put(asked)
 
     def do(self, change: Change[T]) -> T:
         """Carries out a change and returns what it returned, once that is on the disk.
@@ -222,13 +249,13 @@ class Store:
 
     def _commit(self, batch: list[_Asked]) -> None:
         """Carries out changes in one transaction and answers each."""
-        results: list[tuple[Future[Any], Any, BaseException | None]] = []
+        results: list[_Result] = []
         try:
-            connection = self._writer = self.database.begin(self._writer)
-            self.stamp_s = max(self.stamp_s, self.now_s())
-            for asked in batch:
-                results.append(self._carry_out(connection, asked))
-            self._end(connection)
+            self._begin()
+            kinds = [list(some) for _, some in itertools.groupby(batch, lambda asked: type(asked.change))]
+            for some in kinds:
+                results += self._carry_out(some, alone=len(kinds) == 1)
+            self._end(self._writer)
             self.commits += 1
         except LeadershipLostError as error:
             results = [(asked.answer, None, error) for asked in batch]
@@ -242,13 +269,12 @@ class Store:
                 f"{self.database.advice}"
             )
             results = [(asked.answer, None, reason) for asked in batch]
-        for answer, value, failed in results:
-            if not answer.set_running_or_notify_cancel():
-                continue
-            if failed is None:
-                answer.set_result(value)
-            else:
-                answer.set_exception(failed)
+        _answer(results)
+
+    def _begin(self) -> None:
+        """Begins a transaction, with a stamp."""
+        self._writer = self.database.begin(self._writer)
+        self.stamp_s = max(self.stamp_s, self.now_s())
 
     def _end(self, connection: Connection) -> None:
         """Commits.
@@ -267,16 +293,67 @@ class Store:
                 "that it reads what is stored"
             ) from error
 
-    def _carry_out(self, connection: Connection, asked: _Asked) -> tuple[Future[Any], Any, BaseException | None]:
-        """Carries out one change; undoes it if it raises. A database that cannot be written ends the transaction."""
-        connection.execute("SAVEPOINT one")
+    def _carry_out(self, batch: list[_Asked], *, alone: bool) -> list[_Result]:
+        """Carries out changes of a kind, together where it can; undoes each that raises, and no other.
+
+        A database that cannot be written ends the transaction.
+
+        Args:
+            batch: Changes, and who waits for each.
+            alone: Whether they are all of the transaction.
+        """
+        kind, alone_each = type(batch[0].change), alone and len(batch) == 1
+        if len(batch) > 1 and issubclass(kind, JointChange):
+            changes: list[Any] = [one.change for one in batch]
+            values, failed = self._tried(functools.partial(kind.together, changes), alone)
+            if failed is None:
+                return [(one.answer, value, None) for one, value in zip(batch, values, strict=True)]
+        return [(one.answer, *self._tried(one.change, alone_each)) for one in batch]
+
+    def _tried(self, step: Change[Any], alone: bool) -> tuple[Any, BaseException | None]:
+        """Takes a step of a transaction, or the only one; returns what it returned, or what it raised once undone."""
+        if not alone:
+            self._writer.execute("SAVEPOINT one")
         try:
-            value = asked.change(connection, self.stamp_s)
+            value = step(self._writer, self.stamp_s)
         except self.database.failures:
             raise
         except Exception as error:
-            connection.execute("ROLLBACK TO one")
-            connection.execute("RELEASE one")
-            return asked.answer, None, error
-        connection.execute("RELEASE one")
-        return asked.answer, value, None
+            if alone:
+                self._writer.execute("ROLLBACK")
+                self._begin()
+            else:
+                self._writer.execute("ROLLBACK TO one")
+                self._writer.execute("RELEASE one")
+            return None, error
+        if not alone:
+            self._writer.execute("RELEASE one")
+        return value, None
+
+
+def _answer(results: Iterable[_Result]) -> None:
+    """Tells those who wait; those in an event loop by waking it once."""
+    in_loop: dict[asyncio.AbstractEventLoop, list[_Result]] = {}
+    for result in results:
+        answer = result[0]
+        if isinstance(answer, asyncio.Future):
+            in_loop.setdefault(answer.get_loop(), []).append(result)
+        elif answer.set_running_or_notify_cancel():
+            _settle(result)
+    for loop, some in in_loop.items():
+        with contextlib.suppress(RuntimeError):  # a loop that has ended
+            loop.call_soon_threadsafe(_settle_all, some)
+
+
+def _settle_all(results: Iterable[_Result]) -> None:
+    for result in results:
+        if not result[0].done():
+            _settle(result)
+
+
+def _settle(result: _Result) -> None:
+    answer, value, failed = result
+    if failed is None:
+        answer.set_result(value)
+    else:
+        answer.set_exception(failed)

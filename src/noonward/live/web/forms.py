@@ -20,7 +20,6 @@ from noonward.live.api.guard import RefusedError
 from noonward.live.demand.events import EventCall
 from noonward.live.requests import JobRequest
 from noonward.live.store.submit import submission
-from noonward.live.tenants import limit_of
 from noonward.live.tokens import Scope
 from noonward.live.web.entry import own_path, to
 from noonward.live.web.pages import Pages
@@ -80,7 +79,7 @@ class Forms:
         """Submits a job; one that is not valid is shown again with what is wrong."""
         try:
             row, who = self.api.checker.row(_job_of(fields)), visitor.holder.name
-            limit = limit_of(self.api.tenants, who)
+            limit = self.api.limit_of(who)
             self.api.check_limits(limit, [row])
             check = None if limit is None else limit.check_waiting
             ids, new = await run_in_threadpool(self.api.store.do, submission([row], who, check))

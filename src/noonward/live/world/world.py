@@ -24,7 +24,7 @@ from noonward.decision.cluster.view import (
     STOPS,
     ClusterView,
 )
-from noonward.decision.scheduler import Scheduler
+from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.kernels.world import (
     CAPS,
     DROPPED,
@@ -45,6 +45,7 @@ from noonward.live.turns import give_way
 from noonward.live.world.bending import RunningJobs
 from noonward.live.world.curves import Curves
 from noonward.live.world.grid_events import ToldEvents
+from noonward.live.world.held import HeldJobs, can_hold
 from noonward.live.world.hours import Hours
 from noonward.live.world.kernels import latest_s
 from noonward.live.world.seats import (
@@ -130,9 +131,13 @@ class World:
         self._each_slot = brief.protocol == "each-slot"
         self._coming: dict[int, Arrival] = {}
         self._texts: dict[str, str] = {}
+        self._last_text: dict[int, tuple[bytes, str]] = {}
         self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._settled_h = 0
+        self._held = None
+        if isinstance(scheduler, CompiledScheduler) and can_hold(self.engine, scheduler):
+            self._held = HeldJobs(self.engine, scheduler)
         self._show_curves(0)
         scheduler.reset(self.brief, rng)
 
@@ -277,6 +282,7 @@ class World:
         seat = self.seat_of[serial]
         seat.held, seat.pinned, seat.vetoed = held, pinned, frozenset(vetoed)
         self.engine.hold(seat.slot, held)
+        self._note_plain(seat)
         self._opened.add(seat.site)
 
     def note_told(self, *what: Any) -> None:
@@ -394,10 +400,23 @@ class World:
             self._take_happenings()
             if kind:
                 self._answer(kind)
-            kind = self.engine.step()
+            kind = self._step(kind)
             if not kind:
                 self._take_happenings()
                 return
+
+    def _step(self, answered: int) -> int:
+        """Runs to the next question; under a compiled rule, past those at which jobs that were asked about wait on."""
+        if self._held is None or answered != ASK_SLOT or self.drained:
+            return self.engine.step()
+        kind, passed = self._held.step()
+        self.asks += passed
+        return kind
+
+    def _note_plain(self, seat: Seat) -> None:
+        """Notes whether a job may wait on without a question in Python."""
+        if self._held is not None:
+            self._held.note(seat.slot, seat.asked and seat.pinned < 0 and not seat.vetoed)
 
     def _answer(self, kind: int) -> None:
         """Answers a question; one that the scheduler fails at, or that nothing comes of, is passed over.
@@ -430,7 +449,8 @@ class World:
         if self.hours is not None:
             self.hours.show(self.view, hour)
         self.asks += 1
-        self.scheduler.decide(self.view, self.engine.answers)
+        if self._held is None or not self._held.take_answered():
+            self.scheduler.decide(self.view, self.engine.answers)
 
     def _answer_slot(self) -> bool:
         """Answers what every site does with its next job (protocol each-slot)."""
@@ -520,13 +540,23 @@ class World:
         if choice == HOLD and seat.asked:
             return
         seat.asked, about = True, seat.about
-        text = msgspec.json.encode(self.candidates(asker)).decode()
-        text = self._texts.setdefault(text, text)  # jobs that are held one after the other share it
+        self._note_plain(seat)
+        text = self._candidates_text(asker)
         self.decisions.append(
             Decision(
                 self.now_s, about.job, about.attempt, seat.serial, asker, choice, gpus, level, earliest_s, text
             )
         )  # fmt: skip
+
+    def _candidates_text(self, asker: int) -> str:
+        """Returns ``candidates`` as JSON; jobs that are held one after the other share it."""
+        shown = self.view.mask_NA[asker].tobytes() + self.view.site_S.tobytes()
+        last, text = self._last_text.get(asker, (b"", ""))
+        if shown != last:
+            text = msgspec.json.encode(self.candidates(asker)).decode()
+            text = self._texts.setdefault(text, text)
+            self._last_text[asker] = shown, text
+        return text
 
     def candidates(self, asker: int) -> list[dict[str, object]]:
         """Returns a row per site: whether it is feasible for an asker's job, its free GPUs, queue, price, intensity."""
@@ -554,7 +584,8 @@ class World:
             give_way()
             if happening.what == TAKEN:
                 about = self._coming.pop(happening.serial)
-                self.seat_of[happening.serial] = Seat.of(about, happening.serial, happening.slot)
+                seat = self.seat_of[happening.serial] = Seat.of(about, happening.serial, happening.slot)
+                self._note_plain(seat)
                 continue
             seat = self.seat_of[happening.serial]
             self._change(seat)
@@ -692,6 +723,8 @@ class World:
             elif status == QUEUED and not self._each_slot:
                 queued.append(seat)
         self.engine.resume(standing)
+        for seat in self.seat_of.values():
+            self._note_plain(seat)
         if average_T:
             self.engine.remember_use(np.array(average_T))
         self._show_spending()

@@ -8,7 +8,7 @@ import pytest
 from noonward.bench.scale import many_sites
 from noonward.bound.cluster_utility import many_jobs
 from noonward.bound.cluster_utility.columns import Columns
-from noonward.bound.cluster_utility.dual import Relaxation
+from noonward.bound.cluster_utility.dual import Dual, Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.likely_starts import joined, likely_columns
 from noonward.bound.cluster_utility.many_jobs import candidate_starts, many_jobs_bound, standing_for_all
@@ -87,10 +87,13 @@ def test_the_likely_starts_of_a_job_are_those_of_most_value_after_prices():
         option_K=np.arange(6), start_s_K=np.zeros(6), value_K=value_K, gpus_K=np.ones(6),
         from_K=at_K, from_share_K=np.zeros(6), to_K=at_K + 1, to_share_K=np.zeros(6),
     )  # fmt: skip
-    kept = likely_columns(columns, np.array([[3.0, 0.5, 0.0]]), 1)
+    dual = Dual(columns, np.ones((1, 3)), 0.0)
+    dual.value(np.array([[3.0, 0.5, 0.0]]))
+    kept = likely_columns(dual, 1)
     assert kept.option_K.tolist() == [2, 3, 4, 5]  # 3 - 0.5 is more than 5 - 3; equal ones are kept
     assert kept.first_J.tolist() == [0, 1, 2, 4]
-    both = joined([kept, likely_columns(columns, np.array([[0.0, 0.0, 0.0]]), 2)])
+    dual.value(np.zeros((1, 3)))
+    both = joined([kept, likely_columns(dual, 2)])
     assert both.first_J.tolist() == [0, 1, 2, 4, 6, 7, 9]
     assert both.value_K.tolist() == [3.0, 9.0, 1.0, 1.0, 5.0, 4.0, 9.0, 1.0, 1.0]
 
@@ -119,7 +122,7 @@ def test_a_schedule_searched_in_parts_holds_no_more_gpus_than_there_are_and_is_w
     searched_usd = schedule.value_usd
     assert listed_usd < searched_usd < relaxation.value(price_SH)[0] - relaxation.costs.idle_usd
     table = slot_options(medium, relaxation.tables, relaxation.costs, relaxation.options)
-    free_ST = free_gpus(medium, relaxation.tables, schedule.free_ST.shape[1])
+    free_ST = free_gpus(medium, relaxation.tables, price_SH.shape[1])
     value_usd = 0.0
     for j in np.flatnonzero(schedule.option_J >= 0):
         option, slot = table.first_J[j] + schedule.option_J[j], schedule.slot_J[j]

@@ -87,17 +87,20 @@ class Dual:
     def priced_usd_J(self, price_SH: F8) -> F8:
         """Returns every job's best value after capacity prices, USD, at least 0."""
         self.value(price_SH)
+        out_J = np.zeros(len(self.best_J))
+        out_J[self.best_J >= 0] = self.priced_usd_K(self.best_J[self.best_J >= 0])
+        return out_J
+
+    def priced_usd_K(self, rows_K: I8 | slice) -> F8:
+        """Returns values of some columns after the capacity prices of the last evaluation, USD."""
         c, total_P = self.columns, self._cumulative_SH.ravel()
-        best_K = self.best_J[self.best_J >= 0]
 
         def paid_until(hour_K: I8, share_K: F8) -> F8:
             return np.asarray(total_P[hour_K] + share_K * (total_P[hour_K + 1] - total_P[hour_K]))
 
-        paid_K = paid_until(c.to_K[best_K], c.to_share_K[best_K])
-        paid_K -= paid_until(c.from_K[best_K], c.from_share_K[best_K])
-        out_J = np.zeros(len(self.best_J))
-        out_J[self.best_J >= 0] = c.value_K[best_K] - c.gpus_K[best_K] * paid_K
-        return out_J
+        paid_K = paid_until(c.to_K[rows_K], c.to_share_K[rows_K])
+        paid_K -= paid_until(c.from_K[rows_K], c.from_share_K[rows_K])
+        return np.asarray(c.value_K[rows_K] - c.gpus_K[rows_K] * paid_K)
 
 
 class Relaxation(Dual):

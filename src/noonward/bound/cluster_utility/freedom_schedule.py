@@ -97,8 +97,7 @@ class FreeBooks:
         self._limits = _limits(environment)
         self._prices = energy_prices(environment, relaxation)
         self._room = tuple(np.empty(MOST_SEGMENTS, np.int64) for _ in range(3))
-        slots = int(np.ceil(relaxation.shape[1] * HOUR_S / slot_s)) + 2
-        self._free_ST = free_gpus(environment, relaxation.tables, slots)
+        self._free_ST = free_gpus(environment, relaxation.tables, relaxation.shape[1])
         self.value_J = unbroken.value_usd_J.copy()
         self._held: list[tuple[int, I8, I8, I8]] = []
         for j, run_s in enumerate(_run_s_J(relaxation, unbroken)):

@@ -4,72 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.columns import Columns
+from noonward.bound.cluster_utility.dual import Dual
 from noonward.compiled import kernel
+
+_OF_COLUMN: Final = tuple(each.name for each in fields(Columns) if each.name != "first_J")
 
 
 @kernel()
-def _mark_likely(
-    price_cumulative_P: F8,
-    first_J: I8,
-    value_K: F8,
-    gpus_K: F8,
-    from_K: I8,
-    from_share_K: F8,
-    to_K: I8,
-    to_share_K: F8,
-    most: int,
-    likely_K: NDArray[np.bool_],
-) -> None:
-    """Marks each job's columns of most value after capacity prices, about ``most`` of them; of equal ones, all.
-
-    The other arguments are those of ``kernels.dual_step``.
-    """
+def _mark_likely(first_J: I8, priced_usd_K: F8, most: int, likely_K: NDArray[np.bool_]) -> None:
+    """Marks each job's columns of most value, about ``most`` of them; of equal ones, all."""
     for j in range(len(first_J) - 1):
-        begin, count = first_J[j], first_J[j + 1] - first_J[j]
-        if count <= most:
-            likely_K[begin : begin + count] = True
-            continue
-        priced = np.empty(count)
-        for i in range(count):
-            k = begin + i
-            low, high = price_cumulative_P[from_K[k]], price_cumulative_P[to_K[k]]
-            low += from_share_K[k] * (price_cumulative_P[from_K[k] + 1] - low)
-            high += to_share_K[k] * (price_cumulative_P[to_K[k] + 1] - high)
-            priced[i] = value_K[k] - gpus_K[k] * (high - low)
-        least = np.partition(priced, count - most)[count - most]
-        for i in range(count):
-            likely_K[begin + i] = priced[i] >= least
+        begin, until = first_J[j], first_J[j + 1]
+        least, others = -np.inf, until - begin - most
+        if others > 0:
+            least = np.partition(priced_usd_K[begin:until], others)[others]
+        for k in range(begin, until):
+            likely_K[k] = priced_usd_K[k] >= least
 
 
-def likely_columns(columns: Columns, price_SH: F8, most: int) -> Columns:
-    """Returns the columns of most value after capacity prices, about ``most`` a job, at least 1."""
-    cumulative_SH = np.zeros((price_SH.shape[0], price_SH.shape[1] + 1))
-    np.cumsum(price_SH, axis=1, out=cumulative_SH[:, 1:])
+def likely_columns(dual: Dual, most: int) -> Columns:
+    """Returns the columns of most value after the prices of the last evaluation, about ``most`` a job, at least 1."""
+    columns = dual.columns
     likely_K = np.zeros(len(columns.value_K), dtype=np.bool_)
-    c = columns
-    _mark_likely(
-        cumulative_SH.ravel(), c.first_J, c.value_K, c.gpus_K, c.from_K, c.from_share_K, c.to_K, c.to_share_K, most,
-        likely_K,
-    )  # fmt: skip
+    _mark_likely(columns.first_J, dual.priced_usd_K(slice(None)), most, likely_K)
     kept_K = np.concatenate([[0], np.cumsum(likely_K)])
-    by_column = {each.name: getattr(columns, each.name)[likely_K] for each in fields(Columns) if each.name != "first_J"}
-    return Columns(first_J=kept_K[columns.first_J], **by_column)
+    return Columns(first_J=kept_K[columns.first_J], **{name: getattr(columns, name)[likely_K] for name in _OF_COLUMN})
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """Returns the columns of jobs that follow each other; options are counted anew in every part."""
-    before = np.cumsum([0, *(len(part.value_K) for part in parts[:-1])])
-    first_J = [part.first_J[:-1] + offset for part, offset in zip(parts, before, strict=True)]
-    by_column = {
-        each.name: np.concatenate([getattr(part, each.name) for part in parts])
-        for each in fields(Columns)
-        if each.name != "first_J"
-    }
-    end = np.array([len(by_column["value_K"])])
-    return Columns(first_J=np.concatenate([*first_J, end]), **by_column)
+    """Returns the columns of jobs that follow each other; ``option_K`` still counts the options of each part alone."""
+    ends = np.cumsum([0, *(len(part.value_K) for part in parts)])
+    first_J = [part.first_J[:-1] + before for part, before in zip(parts, ends[:-1], strict=True)]
+    by_column = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _OF_COLUMN}
+    return Columns(first_J=np.concatenate([*first_J, ends[-1:]]), **by_column)

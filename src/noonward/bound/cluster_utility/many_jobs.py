@@ -271,8 +271,9 @@ class _Priced:
         """Returns the likely starts of some jobs, each of which stands for several, and D as they say it, USD."""
         parts, priced_usd_J = [], np.empty(len(rows))
         for _, columns, part in self._parts(rows):
-            priced_usd_J[part] = Dual(columns, self.capacity_SH, 0.0).priced_usd_J(price_SH)
-            parts.append(_weighted(likely_columns(columns, price_SH, LIKELY), weight_J[part]))
+            dual = Dual(columns, self.capacity_SH, 0.0)
+            priced_usd_J[part] = dual.priced_usd_J(price_SH)
+            parts.append(_weighted(likely_columns(dual, LIKELY), weight_J[part]))
         return joined(parts), self._dual_usd(price_SH, weight_J * priced_usd_J)
 
     def _dual_usd(self, price_SH: F8, priced_usd_J: F8) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -18,8 +18,6 @@ from noonward.bound.cluster_utility.slots import SlotOptions
 from noonward.bound.cluster_utility.starts import Guide
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
-from noonward.model.cluster.jobs import Jobs
-from noonward.units import HOUR_S
 
 LARGE_SHARE: Final = 0.5
 """The largest jobs, which are searched beside each other first, together ask for this share of all GPU-hours."""
@@ -31,11 +29,9 @@ TRIES: Final = 0.5
 
 def with_jobs(environment: Environment, rows: I8) -> Environment:
     """Returns an environment of some of the jobs; what the bound does not read of them is left out."""
-    jobs = environment.jobs
-    some = Jobs(**{each.name: getattr(jobs, each.name)[rows] for each in fields(Jobs)})
     return replace(
         environment,
-        jobs=some,
+        jobs=environment.jobs.take(rows),
         knowledge=None,
         details=None,
         tenants=None,
@@ -79,8 +75,7 @@ class ManyJobsSchedule:
         self._environment, self._tables, self._costs = environment, tables, costs
         self._price_SH, self._priced_usd_J, self._gpu_hours_J = price_SH, priced_usd_J, gpu_hours_J
         self._generator = generator
-        slots = int(np.ceil(costs.carbon_SH.shape[1] * HOUR_S / environment.slot_s)) + 2
-        self.free_ST = free_gpus(environment, tables, slots)
+        self.free_ST = free_gpus(environment, tables, costs.carbon_SH.shape[1])
         jobs = len(environment.jobs)
         self.option_J: I8 = np.full(jobs, -1, dtype=np.int64)
         self.slot_J: I8 = np.zeros(jobs, dtype=np.int64)

@@ -20,7 +20,7 @@ MASTER_ROUNDS: Final = 40
 STEP_USD: Final = 0.03
 """Step of ``descend_evenly``, USD per GPU-hour."""
 SEEN: Final = 4
-"""Last evaluations of it whose choices are handed on."""
+"""Last evaluations whose choices it hands on."""
 MEMORY: Final = 0.9
 """Share of the mean slope, and of the mean of its square, that ``descend_with_momentum`` keeps from step to step."""
 LEAST_SLOPE: Final = 1e-3
@@ -119,31 +119,14 @@ def descend_evenly(
     Returns:
         As ``descend``; the columns are those chosen at the last evaluations.
     """
-    price_SH = np.zeros(dual.shape)
-    square_SH, sum_SH = np.zeros(dual.shape), np.zeros(dual.shape)
-    best_usd, best_SH = math.inf, price_SH
-    seen: list[I8] = []
-    summed = 0
-    for k in range(rounds):
-        value_usd, free_SH = dual.value(price_SH)
-        if value_usd < best_usd:
-            best_usd, best_SH = value_usd, price_SH
-        if k >= rounds - SEEN:
-            seen.append(dual.best_J.copy())
-        if 2 * k >= rounds:
-            sum_SH += price_SH
-            summed += 1
-        if late():
-            break
-        slope_SH = _slope(dual, price_SH, free_SH)
-        square_SH += slope_SH**2
-        moved_SH = np.divide(slope_SH, np.sqrt(square_SH), out=np.zeros(dual.shape), where=square_SH > 0)
-        price_SH = np.maximum(0.0, price_SH - step_usd * moved_SH)
-    if summed:
-        value_usd, _ = dual.value(sum_SH / summed)
-        seen.append(dual.best_J.copy())
-        if value_usd < best_usd:
-            best_usd, best_SH = value_usd, sum_SH / summed
+    square_SH = np.zeros(dual.shape)
+
+    def moved_SH(k: int, slope_SH: F8) -> F8:
+        square_SH[:] += slope_SH**2
+        move_SH = np.divide(slope_SH, np.sqrt(square_SH), out=np.zeros(dual.shape), where=square_SH > 0)
+        return step_usd * move_SH
+
+    best_usd, best_SH, seen = _stepped(dual, np.zeros(dual.shape), rounds, math.ceil(rounds / 2), moved_SH, late)
     columns = np.unique(np.concatenate(seen or [dual.best_J]))
     return best_usd, best_SH, columns[columns >= 0]
 
@@ -166,34 +149,62 @@ def descend_with_momentum(
     Returns:
         (least D in USD, its prices).
     """
-    price_SH = np.zeros(dual.shape) if price_SH is None else price_SH
-    slope_SH, square_SH, sum_SH = np.zeros(dual.shape), np.zeros(dual.shape), np.zeros(dual.shape)
-    best_usd, best_SH, summed = math.inf, price_SH, 0
-    for k in range(1, rounds + 1):
+    mean_SH, square_SH = np.zeros(dual.shape), np.zeros(dual.shape)
+
+    def moved_SH(k: int, slope_SH: F8) -> F8:
+        mean_SH[:] = MEMORY * mean_SH + (1.0 - MEMORY) * slope_SH
+        square_SH[:] = MEMORY * square_SH + (1.0 - MEMORY) * slope_SH**2
+        counted = 1.0 - MEMORY ** (k + 1)
+        move_SH = mean_SH / counted / (np.sqrt(square_SH / counted) + LEAST_SLOPE)
+        return np.asarray(step_usd / math.sqrt(k + 1) * move_SH)
+
+    begin_SH = np.zeros(dual.shape) if price_SH is None else price_SH
+    return _stepped(dual, begin_SH, rounds, int((1.0 - AVERAGED) * rounds), moved_SH, late)[:2]
+
+
+def _stepped(
+    dual: Dual,
+    price_SH: F8,
+    rounds: int,
+    averaged_from: int,
+    moved_SH: Callable[[int, F8], F8],
+    late: Callable[[], bool],
+) -> tuple[float, F8, list[I8]]:
+    """Takes subgradient steps, and tries the mean of the last prices too.
+
+    Args:
+        dual: The dual function.
+        price_SH: Prices to begin at.
+        rounds: Evaluations, but one.
+        averaged_from: First evaluation whose prices count in the mean.
+        moved_SH: Returns what prices fall by, given the number of the step and the slopes: the share of each site's
+            GPUs left free by the hour, 0 where a price of 0 cannot fall.
+        late: Whether no further evaluation may begin.
+
+    Returns:
+        (least D in USD, its prices, what jobs chose at the last evaluations).
+    """
+    best_usd, best_SH, sum_SH, summed = math.inf, price_SH, np.zeros(dual.shape), 0
+    seen: list[I8] = []
+    for k in range(rounds):
         value_usd, free_SH = dual.value(price_SH)
         if value_usd < best_usd:
             best_usd, best_SH = value_usd, price_SH
-        if k > (1.0 - AVERAGED) * rounds:
+        if k >= rounds - SEEN:
+            seen.append(dual.best_J.copy())
+        if k >= averaged_from:
             sum_SH += price_SH
             summed += 1
         if late():
             break
-        now_SH = _slope(dual, price_SH, free_SH)
-        slope_SH = MEMORY * slope_SH + (1.0 - MEMORY) * now_SH
-        square_SH = MEMORY * square_SH + (1.0 - MEMORY) * now_SH**2
-        counted = 1.0 - MEMORY**k
-        moved_SH = slope_SH / counted / (np.sqrt(square_SH / counted) + LEAST_SLOPE)
-        price_SH = np.maximum(0.0, price_SH - step_usd / math.sqrt(k) * moved_SH)
+        slope_SH = np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH / dual.gpus_S[:, None])
+        price_SH = np.maximum(0.0, price_SH - moved_SH(k, slope_SH))
     if summed:
         value_usd, _ = dual.value(sum_SH / summed)
+        seen.append(dual.best_J.copy())
         if value_usd < best_usd:
             best_usd, best_SH = value_usd, sum_SH / summed
-    return best_usd, best_SH
-
-
-def _slope(dual: Dual, price_SH: F8, free_SH: F8) -> F8:
-    """Returns the share of each site's GPUs left free by the hour; 0 where a price of 0 cannot fall."""
-    return np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH / dual.gpus_S[:, None])
+    return best_usd, best_SH, seen
 
 
 def polish(

@@ -191,11 +191,10 @@ def book(
     """
     table = slot_options(environment, tables, costs, options)
     rounds = usual_tries(table) if rounds is None else rounds
-    slots = int(np.ceil(costs.carbon_SH.shape[1] * HOUR_S / environment.slot_s)) + 2
     count = len(environment.jobs)
     gpu_hours_J = least_gpu_hours(options, count)
     known = guide(table, environment, price_SH, priced_usd_J, gpu_hours_J)
-    free_ST = free_gpus(environment, tables, slots)
+    free_ST = free_gpus(environment, tables, costs.carbon_SH.shape[1])
     generator = stream(seed, "policy", "utility-bound")
     by_density_J, any_J = np.argsort(-priced_usd_J / gpu_hours_J, kind="stable"), np.full(count, -1, dtype=np.int64)
 
@@ -233,11 +232,14 @@ def book(
     return _schedule(table, options, best)
 
 
-def free_gpus(environment: Environment, tables: FleetTables, slots: int) -> I4:
+def free_gpus(environment: Environment, tables: FleetTables, hours: int) -> I4:
     """Returns the GPUs that are there throughout each slot, (S, slots), so that no booked job runs on withheld ones.
+
+    The slots are those of some hours, which no run outlasts, and two more: a run covers its slots to the end.
 
     Of those for which a hard connection leaves power, as many count as run at the most power that a job draws.
     """
+    slots = int(np.ceil(hours * HOUR_S / environment.slot_s)) + 2
     free_ST = np.repeat(tables.gpus_S[:, None], slots, axis=1).astype(np.int32)
     steps = within_power(environment, tables, surely=True)
     if steps is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def jobs_that_fit(jobs: Jobs, fleet: Fleet, where: str) -> Jobs:
             f"{where}: every job of the window needs more GPUs at once than any site has ({int(largest_J.max())}); "
             "enlarge a site"
         )
-    return Jobs(**{each.name: getattr(jobs, each.name)[fits_J] for each in fields(jobs)})
+    return jobs.take(fits_J)
 
 
 LOGS = ("slurm", "slurm-json", "kubernetes", "swf", "philly")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -65,7 +65,7 @@ def from_start(jobs: Jobs, rows: JobRows, start: datetime) -> Jobs:
     waited_s_J = np.maximum(start.timestamp() - rows.submit_s_J[jobs.row_J], 0.0)
     jobs = replace(jobs, slack_s_J=np.maximum(jobs.slack_s_J - waited_s_J, 0.0))
     order = np.lexsort((rows.submit_s_J[jobs.row_J], jobs.arrival_s_J))
-    return Jobs(**{each.name: getattr(jobs, each.name)[order] for each in fields(jobs)})
+    return jobs.take(order)
 
 
 def at_start(scenario: Scenario, source: JobTable, start: datetime) -> AtStart | None:

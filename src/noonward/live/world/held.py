@@ -7,7 +7,7 @@ it decides and remembers the same.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import numpy as np
 from numba import typeof, types
@@ -124,7 +124,7 @@ class HeldJobs:
             self._held = self._held._replace(plain_J=plain_J)
 
 
-def can_hold(engine: ToldEngine, scheduler: Scheduler) -> bool:
+def can_hold(scheduler: Scheduler, engine: ToldEngine) -> TypeGuard[CompiledScheduler]:
     """Returns whether a scheduler answers by a compiled rule alone, and about waiting jobs alone, slot by slot."""
     return (
         engine.each_slot

@@ -24,7 +24,7 @@ from noonward.decision.cluster.view import (
     STOPS,
     ClusterView,
 )
-from noonward.decision.scheduler import CompiledScheduler, Scheduler
+from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.kernels.world import (
     CAPS,
     DROPPED,
@@ -135,9 +135,7 @@ class World:
         self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._settled_h = 0
-        self._held = None
-        if isinstance(scheduler, CompiledScheduler) and can_hold(self.engine, scheduler):
-            self._held = HeldJobs(self.engine, scheduler)
+        self._held = HeldJobs(self.engine, scheduler) if can_hold(scheduler, self.engine) else None
         self._show_curves(0)
         scheduler.reset(self.brief, rng)
 

@@ -135,6 +135,10 @@ class Jobs:
     def __len__(self) -> int:
         return len(self.arrival_s_J)
 
+    def take(self, rows_J: I8 | NDArray[np.bool_]) -> Jobs:
+        """Returns some of the jobs, in the order of the rows."""
+        return Jobs(**{each.name: getattr(self, each.name)[rows_J] for each in fields(Jobs)})
+
     @property
     def has_record(self) -> bool:
         """Whether a log says of any job when it started."""

@@ -72,6 +72,16 @@ def test_where_memory_is_short_prices_are_refined_with_a_sample_too(medium, monk
     assert some.upper_usd == pytest.approx(many_jobs_bound(medium, schedule=False).upper_usd, rel=0.01)
 
 
+def test_the_first_search_takes_no_more_jobs_than_memory_allows(medium, monkeypatch):
+    counts, drawn = [], standing_for_all
+    monkeypatch.setattr(many_jobs, "standing_for_all", lambda *args: counts.append(args[2]) or drawn(*args))
+    many_jobs_bound(medium, rounds=2, schedule=False)
+    monkeypatch.setattr(many_jobs, "FIRST_STARTS", candidate_starts(medium) / 20)
+    many_jobs_bound(medium, rounds=2, schedule=False)
+    assert counts[0] == many_jobs.PER_SITE_HOUR * 4 * 24
+    assert counts[2] == pytest.approx(len(medium.jobs) / 20, abs=1)
+
+
 def test_prices_found_before_are_kept_where_refining_leads_away(medium, monkeypatch):
     plain = many_jobs_bound(medium, rounds=20, schedule=False)
     monkeypatch.setattr(many_jobs, "REFINING", (*many_jobs.REFINING, 30.0))

@@ -35,8 +35,10 @@ from noonward.units import HOUR_S
 
 PER_SITE_HOUR: Final = 3
 """Jobs that stand for all in the first search for prices, per site and hour of the window, unless said otherwise."""
+FIRST_STARTS: Final = 20_000_000
+"""Candidate starts of the first search, at most, were its jobs like all: some 120 bytes each."""
 MOST_STARTS: Final = 30_000_000
-"""Likely starts of a search, at most, about: 72 bytes each."""
+"""Likely starts of the searches after it, at most, about: 72 bytes each."""
 STARTS_AT_ONCE: Final = 2_000_000
 """Candidate starts that are listed at once; memory grows with it, and the result hardly depends on it."""
 LOOKED_AT: Final = 128
@@ -98,7 +100,8 @@ def many_jobs_bound(
 
     Args:
         environment: As ``Relaxation`` takes it.
-        jobs: Jobs that stand for all in the first search, at least 1; None: ``PER_SITE_HOUR``.
+        jobs: Jobs that stand for all in the first search, at least 1; None: ``PER_SITE_HOUR``, within
+            ``FIRST_STARTS``.
         rounds: Steps of each of the searches for prices, at least 2.
         schedule: Whether to look for a schedule (``many_jobs_schedule``), for ``each-slot`` without hard capacity
             curves.
@@ -120,9 +123,10 @@ def many_jobs_bound(
     sites = len(environment.sites)
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
     costs = market(environment, tables)
-    at_once = max(1, int(STARTS_AT_ONCE / _starts_per_job(environment, tables, costs)))
+    starts = _starts_per_job(environment, tables, costs)
+    at_once = max(1, int(STARTS_AT_ONCE / starts))
     generator = stream(seed, "policy", "many-jobs-bound")
-    usual = PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S)
+    usual = min(PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S), max(1, int(FIRST_STARTS / starts)))
     capacity_SH = capacity(environment, tables, _longest_s_S(environment.jobs, tables), costs.carbon_SH.shape[1])
     base_usd = costs.idle_usd + costs.run_on_usd
     priced = _Priced(environment, tables, costs, capacity_SH, base_usd, at_once)

@@ -119,7 +119,8 @@ def test_no_life_costs_less_than_its_useful_time_in_the_cheapest_periods():
         free = rng.random() < 0.5
         resume_P, stop_P = np.zeros((2, periods)) if free else rng.uniform(0.0, 2.0, (2, periods))
         used_P, nothing_P, marks_XP = np.zeros(periods), np.zeros(periods), np.zeros((2, periods), np.uint8)
-        usd = suspended_life(cost_P, resume_P, stop_P, nothing_P, nothing_P, share_P, units, used_P, *marks_XP)
+        asked = cost_P, resume_P, stop_P, nothing_P, nothing_P, share_P, units
+        usd = suspended_life(*asked, np.inf, used_P, *marks_XP)
         least = least_usd(cost_P, share_P, units)
         assert least <= usd + 1e-9
         equal += free and abs(usd - least) < 1e-9

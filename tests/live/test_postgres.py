@@ -123,7 +123,7 @@ def test_rows_are_inserted_and_updated_by_one_statement_whatever_they_hold(opene
 
 def test_jobs_are_found_by_an_index_from_the_first_ones_on(service, url):
     live = service("local-fcfs", database=url)
-    scans = "SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relname IN ('jobs', 'events') ORDER BY relname"
+    scans = "SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relname IN ('events', 'jobs') ORDER BY 1"
 
     def counted():
         live.store.do(lambda connection, now_s: connection.execute("SELECT pg_stat_force_next_flush()"))

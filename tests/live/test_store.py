@@ -74,6 +74,25 @@ def test_changes_that_wait_together_share_a_commit(store, checker):
     assert store.commits - before < 200
 
 
+def test_many_rows_are_updated_by_few_statements(store, checker):
+    store.do(submission([checker.row(job())] * 200))
+    ran = []
+
+    def change(connection, now_s):
+        connection.set_trace_callback(ran.append)
+        rows = [(f"j{n}", None if n % 2 else 0.5 * n, n, 60.0) for n in range(1, 201)]
+        changed = connection.update("UPDATE jobs SET name = ?, max_delay_s = ? WHERE id = ? AND work = ?", rows)
+        assert connection.update("UPDATE jobs SET name = ? WHERE id = ?", []) == 0
+        connection.set_trace_callback(None)
+        none = connection.update("UPDATE jobs SET name = ? WHERE id = ? AND work = ?", [("no", 1, 61.0)])
+        return changed, none
+
+    assert store.do(change) == (200, 0)
+    assert len(ran) == 4, "64 rows each, at most"
+    found = [tuple(row) for row in store.read("SELECT name, max_delay_s FROM jobs ORDER BY id")]
+    assert found == [(f"j{n}", None if n % 2 else 0.5 * n) for n in range(1, 201)]
+
+
 def test_a_key_names_one_job_for_ever(store, checker):
     first = store.do(submission([checker.row(job(key="k")), checker.row(job())]))
     again = store.do(submission([checker.row(job(key="k")), checker.row(job(key="new"))]))

@@ -50,6 +50,7 @@ def test_a_service_that_is_killed_between_parts_decides_as_if_it_had_not_been(
     whole = service(policy, *crowded, "jobs.gpus_cap=2")
     whole.play()
     monkeypatch.setattr(decided, "PART", 1)
+    monkeypatch.setattr(books, "ENTRY", 2)
     live, calls, kills = service(policy, *crowded, "jobs.gpus_cap=2"), 0, []
     write, steps = books.write_part, live.steps
 
@@ -82,6 +83,7 @@ def test_a_service_that_is_killed_between_parts_decides_as_if_it_had_not_been(
     np.testing.assert_array_equal(found, start_s_J)
     assert counts(live) == counts(whole)
     assert set(counts(live)[1]["outbox"].values()) == {1}
+    assert replay_journal(live.controller.setup, live.store).same
 
 
 def test_parts_that_cannot_be_written_are_written_once_by_the_next_decision(live, monkeypatch):
@@ -284,11 +286,22 @@ def test_parts_that_could_not_all_be_kept_are_kept_anew(live, monkeypatch):
     assert counts(live)[1] == {"outbox": dict.fromkeys(range(1, 4), 1), "starts": dict.fromkeys(range(1, 4), 1)}
 
 
-def test_a_journal_of_many_entries_is_replayed(live, monkeypatch):
+def test_a_journal_of_many_entries_is_written_in_parts_and_replayed(live, monkeypatch):
     monkeypatch.setattr(books, "ENTRY", 2)
     monkeypatch.setattr(books, "PAGE", 2)
     live.submit(*[JOB] * 5)
     live.set_time(60.0)
+    written, do = [], live.store.do
+
+    def counted(change):
+        before = live.store.read("SELECT count(*) AS n FROM journal")[0]["n"]
+        done = do(change)
+        written.append(live.store.read("SELECT count(*) AS n FROM journal")[0]["n"] - before)
+        return done
+
+    monkeypatch.setattr(live.store, "do", counted)
     live.controller.decide()
-    assert live.store.read("SELECT count(*) AS n FROM journal")[0]["n"] > 2
+    assert sum(written) == 4, "5 arrivals, the opening and the run, two at a time"
+    assert max(written) == 1
+    assert live.controller.world.journal == []
     assert replay_journal(live.controller.setup, live.store).same

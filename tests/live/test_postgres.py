@@ -2,8 +2,10 @@
 
 import contextlib
 import importlib.util
+import math
 import threading
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.store import postgres
 from noonward.live.store import store as store_module
 from noonward.live.store.database import LeadershipLostError, StoreError
+from noonward.live.store.dependencies import let_arrive
 from noonward.live.store.postgres import PostgresDatabase
 from noonward.live.store.retention import retire
 from noonward.live.store.store import Store
@@ -90,6 +93,59 @@ def end_sessions(server, url):
     """Breaks every session of a database, as a network would."""
     name = url.split("/")[3].split("?")[0]
     server.run("postgres", f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+
+
+def test_rows_are_inserted_and_updated_by_one_statement_whatever_they_hold(opened, url, monkeypatch):
+    store, sent = opened(url), []
+    texts = ['a "quoted", {part}', "back\\slash", "NULL", "", "\u00e4\n'", "\\N"]  # an array writes them otherwise
+    rows = [(0.5 * n, None if n % 2 else n, text, "{}") for n, text in enumerate(texts)]
+    secret = ("a", "read", b'\x00\\"\xff', "now", None)
+
+    def change(connection, now_s):
+        assert connection.insert("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", rows) == len(rows)
+        told = "INSERT INTO tokens (name, scope, hash, made_at, expires_at) VALUES (?, ?, ?, ?, ?)"
+        assert connection.insert(told + " ON CONFLICT (name) DO NOTHING", [secret, secret]) == 1
+        moved = "UPDATE events SET at_s = ?, job = ? WHERE id = ? AND at_s = ?"
+        assert connection.update(moved, [(math.inf, True, 1, 0.0), (2**40, None, 2, 0.5), (7.0, 7, 3, 0.5)]) == 2
+        assert connection.update(moved, []) == connection.insert(told, []) == 0
+
+    store.do(lambda connection, now_s: [connection._types_of(table) for table in ("events", "tokens")])
+    with monkeypatch.context() as counting:
+        execute = store._writer._inner.execute
+        counted = SimpleNamespace(execute=lambda *given: sent.append(given[0]) or execute(*given), closed=False)
+        counting.setattr(store._writer, "_inner", counted)
+        store.do(change)
+    assert len([sql for sql in sent if "unnest" in sql]) == len(sent) - 2 == 3, "and the transaction's begin and end"
+    found = [tuple(row)[1:4] for row in store.read("SELECT * FROM events ORDER BY id")]
+    assert found == [(math.inf, 1, texts[0]), (2.0**40, None, texts[1]), *(row[:3] for row in rows[2:])]
+    assert [tuple(row) for row in store.read("SELECT * FROM tokens")] == [secret]
+
+
+def test_jobs_are_found_by_an_index_from_the_first_ones_on(service, url):
+    live = service("local-fcfs", database=url)
+    scans = "SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relname IN ('events', 'jobs') ORDER BY 1"
+
+    def counted():
+        live.store.do(lambda connection, now_s: connection.execute("SELECT pg_stat_force_next_flush()"))
+        return [tuple(row) for row in live.store.read(scans)]
+
+    before = counted()
+    for n in range(1, 11):
+        live.submit(*[job(max_delay_s=1e6)] * 20)
+        live.set_time(60.0 * n)
+        live.controller.decide()
+    assert counted() == before
+
+
+def test_jobs_that_come_after_others_are_looked_for_by_an_index_before_statistics_are_there(opened, url, checker):
+    store, asked = opened(url), []
+    store.do(submission([checker.row(job())] * 5000))
+    read, store.read = store.read, lambda query, *values: asked.append((query, values)) or read(query, *values)
+    let_arrive(store)
+    assert len(asked) == 2
+    for query, values in asked:
+        plan = "\n".join(row[0] for row in read(f"EXPLAIN {query}", *values))
+        assert "Seq Scan on jobs" not in plan
 
 
 def test_changes_keys_and_values_are_those_of_a_file(opened, url, checker):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from noonward.live.clock import ManualClock
 from noonward.live.handover import TO_DELIVER, TO_TAKE_BACK, TO_TRACK
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.running_agent import TO_ACT, TO_CAP, TO_STOP, TO_UNCAP
+from noonward.live.store import store as store_module
 from noonward.live.store.database import StoreError
 from noonward.live.store.sqlite import NAME, backup, restore, vacuum
 from noonward.live.store.store import MOST_READERS, Store
@@ -72,6 +74,48 @@ def test_changes_that_wait_together_share_a_commit(store, checker):
     ids = [answer.result()[0][0] for answer in pending]
     assert ids == list(range(1, 201))
     assert store.commits - before < 200
+
+
+def test_a_commit_waits_for_more_only_after_one_that_submissions_shared(store, checker, monkeypatch):
+    rests = []
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=rests.append))
+
+    def together(changes):
+        begun, gate = threading.Event(), threading.Event()
+        first = store.write(lambda connection, now_s: begun.set() or gate.wait(30))
+        assert begun.wait(30)
+        pending = [store.write(change) for change in changes]
+        gate.set()
+        assert all(answer.result() for answer in (first, *pending))
+
+    one = submission([checker.row(job())])
+    together([lambda connection, now_s: 1] * 3)
+    together([one])
+    store.do(one)
+    assert rests == []
+    together([one, one])
+    store.do(one)
+    store.do(one)
+    assert rests == [store_module.GATHER_S], "before the next one alone"
+
+
+def test_many_rows_are_updated_by_few_statements(store, checker):
+    store.do(submission([checker.row(job())] * 200))
+    ran = []
+
+    def change(connection, now_s):
+        connection.set_trace_callback(ran.append)
+        rows = [(f"j{n}", None if n % 2 else 0.5 * n, n, 60.0) for n in range(1, 201)]
+        changed = connection.update("UPDATE jobs SET name = ?, max_delay_s = ? WHERE id = ? AND work = ?", rows)
+        assert connection.update("UPDATE jobs SET name = ? WHERE id = ?", []) == 0
+        connection.set_trace_callback(None)
+        none = connection.update("UPDATE jobs SET name = ? WHERE id = ? AND work = ?", [("no", 1, 61.0)])
+        return changed, none
+
+    assert store.do(change) == (200, 0)
+    assert len(ran) == 4, "64 rows each, at most"
+    found = [tuple(row) for row in store.read("SELECT name, max_delay_s FROM jobs ORDER BY id")]
+    assert found == [(f"j{n}", None if n % 2 else 0.5 * n) for n in range(1, 201)]
 
 
 def test_a_key_names_one_job_for_ever(store, checker):

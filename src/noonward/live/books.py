@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,15 +147,19 @@ class Books:
         state = self._changed_state() if asks != self._saved_asks else {}
         limits = {} if curves is None else curves.changes(int(self.world.now_s // HOUR_S))
         stored = len(self._journal)
-        entries = list(self._entries(stored))
+        entries = self._entries(stored)
+        opening = list(itertools.islice(entries, 1))
         ready = {seat.site for seat in seats if seat.state == STARTING and seat.freed_s is None}
         ready |= {seat.site for seat in seats if seat.serial in self._begun and seat.freed_s is None}
         *others, last = in_parts(seats, decisions, notes)
+        parts = itertools.chain(
+            (Decided(self.world.now_s, journal=[entry]) for entry in entries), (self._decided(*part) for part in others)
+        )
 
         def change(connection: Connection, now_s: float) -> list[Seat]:
-            self._store_journal(connection, entries)
+            self._store_journal(connection, opening)
             missed = []
-            if others:
+            if names:
                 self.store.keep(connection, {LAST: packed(closing)})
             else:
                 missed = closing.store(connection)
@@ -164,7 +169,7 @@ class Books:
             return missed
 
         try:
-            names = keep_parts(self.store, (self._decided(*part) for part in others))
+            names = keep_parts(self.store, parts)
             closing = self._decided(*last)
             missed = self.store.do(change)
         except StoreError:
@@ -172,10 +177,12 @@ class Books:
             raise
         self._begun |= {seat.serial for seat in seats if seat.state == STARTING}
         self._begun -= {seat.serial for seat in seats if seat.freed_s is not None or seat.state == OVERDUE}
-        self._left = [*names, LAST] if others else []
+        self._left = [*names, LAST] if names else []
         self._saved_asks = asks
         self._saved_state |= state
-        del self._journal[:stored]
+        for first in range(0, stored, ENTRY):
+            del self._journal[: min(ENTRY, stored - first)]
+            give_way()
         if curves is not None:
             curves.note_stored(limits)
         self._ready |= ready

@@ -1,10 +1,10 @@
 """What was decided, as rows of the store: written in one change, or in parts that other changes get between.
 
 A decision about many jobs takes seconds to write, and nothing else is written meanwhile. So more than ``PART`` rows
-are written in parts. Each part is first kept in the table ``meta``, by a change of its own. The change that holds the
-journal and the scheduler's state keeps the last one, ``LAST``: from then on the decision is made. Then each part has
-another change, which writes it and deletes it there. After a crash ``finish_parts`` writes what is left of a decision,
-before anything reads the jobs, or forgets the parts of one that was not made.
+are written in parts, and so is a journal of more than one entry. Each part is first kept in the table ``meta``, by a
+change of its own. The change that holds the scheduler's state keeps the last one, ``LAST``: from then on the decision
+is made. Then each part has another change, which writes it and deletes it there. After a crash ``finish_parts`` writes
+what is left of a decision, before anything reads the jobs, or forgets the parts of one that was not made.
 
 Parts are kept in the form that the program's own objects have. So a program of another form (``FORM``) does not read
 them: it says which version has to write them first.
@@ -49,7 +49,7 @@ UPDATE jobs SET state = ?, ended_s = ?, token = ?, site = ?, told = ?, life = ?,
 WHERE id = ? AND attempt = ?
 """
 _SHOWN: Final = "SELECT id, attempt FROM jobs WHERE state IN ('submitted', 'transit', 'waiting') AND id IN"
-_START: Final = "INSERT INTO outbox (token, job, site, stage, gpus, cap_wanted) VALUES (?, ?, ?, 'queued', ?, ?)"
+_START: Final = "INSERT INTO outbox (token, job, site, stage, gpus, cap_wanted) VALUES (?, ?, ?, ?, ?, ?)"
 _DECISION: Final = """
 INSERT INTO decisions (at_s, job, attempt, serial, policy, asker, choice, gpus, level, earliest_s, candidates)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -67,6 +67,8 @@ class Decided(msgspec.Struct, array_like=True):
     """Rows of the table ``decisions``."""
     events: list[tuple[float, int | None, str, str]] = []
     """Rows of the table ``events``."""
+    journal: list[bytes] = []
+    """Entries of the journal."""
 
     def store(self, connection: Connection) -> list[Seat]:
         """Writes the rows, within a change; returns the jobs that are no longer what the books think.
@@ -74,6 +76,7 @@ class Decided(msgspec.Struct, array_like=True):
         A job that was cancelled meanwhile is not started.
         """
         missed = self._store_jobs(connection)
+        connection.insert("INSERT INTO journal (inputs) VALUES (?)", [(entry,) for entry in self.journal])
         connection.insert(_DECISION, self.decisions)
         connection.insert("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", self.events)
         return missed
@@ -82,7 +85,7 @@ class Decided(msgspec.Struct, array_like=True):
         freed = [
             (seat.freed_s, seat.about.job, seat.about.attempt) for seat, *_ in self.jobs if seat.freed_s is not None
         ]
-        connection.executemany("UPDATE jobs SET freed_s = ? WHERE id = ? AND attempt = ?", freed)
+        connection.update("UPDATE jobs SET freed_s = ? WHERE id = ? AND attempt = ?", freed)
         there = [row for row in self.jobs if row[0].freed_s is None]
         ran = [seat for seat, begun, *_ in there if begun]
         missed = [seat for seat in ran if not store_running(connection, seat, self.now_s)]
@@ -94,9 +97,9 @@ class Decided(msgspec.Struct, array_like=True):
         shown = {(row["id"], row["attempt"]) for row in found}
         missed += [seat for seat, *_ in new if _key(seat) not in shown and seat.state != OVERDUE]
         new = [row for row in new if _key(row[0]) in shown]
-        connection.executemany(_UPDATE, [_row(seat, site, token, self.now_s) for seat, site, token in new])
+        connection.update(_UPDATE, [_row(seat, site, token, self.now_s) for seat, site, token in new])
         connection.insert(
-            _START, [(token, seat.about.job, site, seat.gpus, seat.cap) for seat, site, token in new if token]
+            _START, [(token, seat.about.job, site, "queued", seat.gpus, seat.cap) for seat, site, token in new if token]
         )
         return missed
 

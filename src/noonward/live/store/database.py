@@ -55,6 +55,12 @@ class Connection(Protocol):
     def insert(self, sql: str, rows: Iterable[Any], /) -> int:
         """Carries out ``INSERT ... VALUES (?, ...)`` for every row, by few calls; returns how many rows are new."""
 
+    def update(self, sql: str, rows: Iterable[Any], /) -> int:
+        """Carries out ``UPDATE ... SET a = ?, ... WHERE b = ? AND ...`` for every row, by few calls.
+
+        Each is for another row of the table. Returns how many rows have changed.
+        """
+
     def close(self) -> None:
         """Ends the connection."""
 

@@ -28,7 +28,8 @@ _READY: Final = """
 SELECT id FROM jobs WHERE state = 'submitted' AND serial IS NULL AND arrival_s >= ?
     AND NOT EXISTS (SELECT 1 FROM needs WHERE needs.job = jobs.id)
 """
-"""Found by the index of new jobs, whose first column is the arrival."""
+"""Found by the index of new jobs, whose first column is the arrival. A database that does not know yet how few have not
+arrived reads all jobs instead, unless it is asked for them in the order of that index."""
 
 
 def store_needs(connection: Connection, needed: Sequence[tuple[int, tuple[int, ...]]]) -> None:
@@ -60,7 +61,7 @@ def let_arrive(store: Store) -> None:
     Raises:
         StoreError: The store cannot be written now; the next call does the same.
     """
-    if store.read("SELECT 1 FROM needs LIMIT 1") or store.read(_READY + " LIMIT 1", _FAR_S):
+    if store.read("SELECT 1 FROM needs LIMIT 1") or store.read(_READY + " ORDER BY arrival_s LIMIT 1", _FAR_S):
         store.do(_change)
 
 

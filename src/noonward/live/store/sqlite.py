@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
-import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from noonward.errors import FileError
 from noonward.live.store.database import Connection, Value
+from noonward.live.store.many_rows import insertion, renewal
 from noonward.live.store.schema import VERSION, make_tables, require_written, version_of
 
 NAME: Final = "noonward.sqlite"
@@ -25,7 +24,7 @@ OWNER_ALONE: Final = 0o600
 SYNCHRONOUS = "FULL"
 """When SQLite waits for the disk: at every commit, so that what was acknowledged outlives a power cut."""
 ROWS_AT_ONCE: Final = 64
-"""Rows that one statement inserts, at most."""
+"""Rows that one statement inserts or updates, at most."""
 STATEMENTS: Final = 512
 """Statements that a connection keeps, as SQLite has read them: one for each number of rows."""
 LOCKED_S: Final = 10.0
@@ -93,31 +92,33 @@ class SqliteFile:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that inserts many rows by few calls.
+    """A connection that inserts and updates many rows by few calls.
 
-    Each call of SQLite lets other threads compute, and waits until one of them gives the interpreter back.
+    Each call of SQLite, for each row, lets other threads compute, and waits until one of them gives the interpreter
+    back.
     """
 
     def insert(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         """Carries out ``INSERT ... VALUES (?, ...)`` for every row, some at a time; returns how many rows are new."""
-        before, one, after = _inserting(sql)
-        every, new = iter(rows), 0
+        return self._some_at_once(insertion(sql).of, rows)
+
+    def update(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Carries out ``UPDATE ... SET a = ?, ... WHERE b = ? AND ...`` for every row, some at a time."""
+        return self._some_at_once(lambda values: renewal(sql).of(f"({values}) AS told"), rows)
+
+    def _some_at_once(self, sql_of: Callable[[str], str], rows: Iterable[Sequence[Any]]) -> int:
+        """Carries out a statement over rows, some at a time; returns how many rows it changed.
+
+        Args:
+            sql_of: Returns the statement for rows that are written as ``VALUES (?, ...), ...``.
+            rows: The rows.
+        """
+        every, changed = iter(rows), 0
         while some := list(itertools.islice(every, ROWS_AT_ONCE)):
+            one = f"({', '.join('?' * len(some[0]))})"
             values = list(itertools.chain.from_iterable(some))
-            new += self.execute(f"{before}{', '.join([one] * len(some))}{after}", values).rowcount
-        return new
-
-
-@functools.cache
-def _inserting(sql: str) -> tuple[str, str, str]:
-    """Returns what is before the places of a row's values, these, and what is after them.
-
-    Example:
-        >>> _inserting("INSERT INTO a (b, c) VALUES (?, ?) ON CONFLICT DO NOTHING")
-        ('INSERT INTO a (b, c) VALUES ', '(?, ?)', ' ON CONFLICT DO NOTHING')
-    """
-    before, one, after = re.split(r"(?<=VALUES )(\([^()]*\))", sql, maxsplit=1)
-    return before, one, after
+            changed += self.execute(sql_of(f"VALUES {', '.join([one] * len(some))}"), values).rowcount
+        return changed
 
 
 def connect(path: Path, cache_kib: int = WRITER_KIB) -> _Connection:

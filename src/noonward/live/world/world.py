@@ -404,17 +404,22 @@ class World:
                 return
 
     def _step(self, answered: int) -> int:
-        """Runs to the next question; under a compiled rule, past those at which jobs that were asked about wait on."""
+        """Runs to the next question; under a compiled rule, past those at which all is held that nobody limits."""
         if self._held is None or answered != ASK_SLOT or self.drained:
             return self.engine.step()
         kind, passed = self._held.step()
         self.asks += passed
+        for first in self._held.take_firsts():
+            give_way()
+            seat = self.seat_of[first.serial]
+            seat.asked = True
+            self._note_decision(first.at_s, seat, first.asker, HOLD, 0, ORACLE, 0.0, self._last_text[first.asker][1])
         return kind
 
     def _note_plain(self, seat: Seat) -> None:
         """Notes whether a job may wait on without a question in Python."""
         if self._held is not None:
-            self._held.note(seat.slot, seat.asked and seat.pinned < 0 and not seat.vetoed)
+            self._held.note(seat.slot, seat.asked, limited=seat.pinned >= 0 or bool(seat.vetoed))
 
     def _answer(self, kind: int) -> None:
         """Answers a question; one that the scheduler fails at, or that nothing comes of, is passed over.
@@ -537,14 +542,15 @@ class World:
         """Notes a decision; of several times that a job is held in a row, the first."""
         if choice == HOLD and seat.asked:
             return
-        seat.asked, about = True, seat.about
+        seat.asked = True
         self._note_plain(seat)
         text = self._candidates_text(asker)
-        self.decisions.append(
-            Decision(
-                self.now_s, about.job, about.attempt, seat.serial, asker, choice, gpus, level, earliest_s, text
-            )
-        )  # fmt: skip
+        self._note_decision(self.now_s, seat, asker, choice, gpus, level, earliest_s, text)
+
+    def _note_decision(self, at_s: float, seat: Seat, *decided: Any) -> None:
+        """Notes a decision about a job: fields of ``Decision`` from ``asker`` on."""
+        about = seat.about
+        self.decisions.append(Decision(at_s, about.job, about.attempt, seat.serial, *decided))
 
     def _candidates_text(self, asker: int) -> str:
         """Returns ``candidates`` as JSON; jobs that are held one after the other share it."""
@@ -554,6 +560,8 @@ class World:
             text = msgspec.json.encode(self.candidates(asker)).decode()
             text = self._texts.setdefault(text, text)
             self._last_text[asker] = shown, text
+        if self._held is not None:
+            self._held.see(asker)
         return text
 
     def candidates(self, asker: int) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ import pytest
 from noonward.bound.cluster_energy import fluid_frontier
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.evaluate import conformance
 from noonward.evaluate.compare import compare
 from noonward.schedule.cluster import catalogue as cluster
 from noonward.schedule.edge import catalogue as edge
@@ -68,6 +69,12 @@ def further_seeds():
     edge.add_policies(registry, NETS / "edge")
     with using(registry):
         yield registry
+
+
+@pytest.fixture
+def few_jobs(monkeypatch):
+    """Makes the worlds of a conformance check smaller: a job that waits is asked about in every slot."""
+    monkeypatch.setattr(conformance, "JOBS", 20)
 
 
 @pytest.fixture(scope="session")

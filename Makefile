@@ -29,12 +29,13 @@ demo: $(VENV)/.demo
 
 # Three workers keep two cores busy, since some tests wait for a cluster, a browser or a process. They share the cores:
 # libraries that started a thread per core in each of them would wait for one another. Both loops of the engine are
-# compiled first, each once: workers that begin together would all compile what they all need.
+# compiled first, each once, and the tests are: workers that begin together would all compile what they all need.
 test: export OMP_NUM_THREADS := 1
 test: export OPENBLAS_NUM_THREADS := 1
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
-	$(BIN)/noonward compile fine-tuning & $(BIN)/noonward compile --training dvfs-training; wait
+	$(BIN)/noonward compile fine-tuning & { $(BIN)/noonward compile --training dvfs-training; \
+	    $(BIN)/python -m pytest --collect-only --quiet > /dev/null; }; wait
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(VENV)/.dev

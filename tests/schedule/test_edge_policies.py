@@ -11,7 +11,6 @@ from noonward.errors import ScenarioError
 from noonward.ledger.edge import settle_edge
 from noonward.model.edge.quality import quality
 from noonward.model.edge.reward import launch_reward
-from noonward.schedule.edge import goal, trained_policy
 from noonward.schedule.edge.carbon import CarbonAware
 from noonward.schedule.edge.greedy import Greedy
 from noonward.schedule.edge.metaheuristics import Genetic, genetic_search, harmony_search, rater
@@ -22,17 +21,12 @@ from noonward.seeding import stream
 
 SMALL = ["tasks.count=10", "tasks.first=4"]
 
+pytestmark = pytest.mark.usefixtures("few_sampled_tasks")
+
 
 @pytest.fixture(scope="module")
 def setting():
     return load_scenario("edge-inference-reference", SMALL)
-
-
-@pytest.fixture(autouse=True)
-def few_sampled_tasks(monkeypatch):
-    """Policies that hold a mean quality find the price of it on few tasks: here it matters only that it is the same."""
-    monkeypatch.setitem(goal.rehearsed.__kwdefaults__, "tasks", 1000)
-    monkeypatch.setattr(trained_policy, "EPISODES", 10)
 
 
 def play(environment, name, restart=-1):

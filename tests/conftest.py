@@ -80,7 +80,7 @@ def few_jobs(monkeypatch):
 
 @pytest.fixture
 def few_sampled_tasks(monkeypatch):
-    """Makes policies that hold a mean quality find the price of it on few tasks: for tests in which it matters little."""
+    """Makes policies that hold a mean quality find its price on few tasks, where it matters little."""
     monkeypatch.setitem(goal.rehearsed.__kwdefaults__, "tasks", 1000)
     monkeypatch.setattr(trained_policy, "EPISODES", 10)
 

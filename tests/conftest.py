@@ -7,9 +7,11 @@ import pytest
 from noonward.bound.cluster_energy import fluid_frontier
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
+from noonward.evaluate import conformance
 from noonward.evaluate.compare import compare
 from noonward.schedule.cluster import catalogue as cluster
 from noonward.schedule.edge import catalogue as edge
+from noonward.schedule.edge import goal, trained_policy
 from noonward.schedule.policies import default_registry, using
 from noonward.schedule.registry import Registry
 from trained_files import NETS
@@ -68,6 +70,19 @@ def further_seeds():
     edge.add_policies(registry, NETS / "edge")
     with using(registry):
         yield registry
+
+
+@pytest.fixture
+def few_jobs(monkeypatch):
+    """Makes the worlds of a conformance check smaller: a job that waits is asked about in every slot."""
+    monkeypatch.setattr(conformance, "JOBS", 20)
+
+
+@pytest.fixture
+def few_sampled_tasks(monkeypatch):
+    """Makes policies that hold a mean quality find its price on few tasks, where it matters little."""
+    monkeypatch.setitem(goal.rehearsed.__kwdefaults__, "tasks", 1000)
+    monkeypatch.setattr(trained_policy, "EPISODES", 10)
 
 
 @pytest.fixture(scope="session")

@@ -324,7 +324,11 @@ def test_figures_of_bench_quarter(noonward: CommandLine, monkeypatch: pytest.Mon
     hold_against_page("bench quarter", [noonward("bench", "quarter", "--json").out])
 
 
-def test_figures_of_bench_scale(noonward: CommandLine) -> None:
+def test_figures_of_bench_scale(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from noonward.bench import scale
+
+    for name, small in {"ALIKE_JOBS": 600, "ALIKE_SITES": 6, "DRAWS": 1}.items():
+        monkeypatch.setattr(scale, name, small)
     hold_against_page("bench scale", [noonward("bench", "scale", "--jobs", "1000", "--sites", "2", "--json").out])
 
 

@@ -155,12 +155,13 @@ def words_of(command: object, before: tuple[str, ...] = ()) -> Iterator[tuple[st
         yield from words_of(each, (*before, name))
 
 
-ALL_COMMANDS = sorted(words_of(typer.main.get_command(app)))
+COMMAND_LINE = typer.main.get_command(app)
+ALL_COMMANDS = sorted(words_of(COMMAND_LINE))
 
 
 def understood(words: list[str]) -> bool:
     """Returns whether the command line takes words, without running them; an unknown option or value raises."""
-    command = typer.main.get_command(app)
+    command = COMMAND_LINE
     while below := getattr(command, "commands", {}):
         command, words = below[words[0]], words[1:]
     command.make_context("noonward", list(words))
@@ -207,7 +208,7 @@ def test_the_pages_hold_blocks_and_commands() -> None:
     assert {"make demo", "make test"} <= set(commands(ROOT / "README.md"))
 
 
-@pytest.mark.usefixtures("own_registry", "files")
+@pytest.mark.usefixtures("own_registry", "files", "few_jobs")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
 def test_the_python_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -301,6 +301,7 @@ def test_a_run_outside_the_training_finds_the_price_on_its_own_law(tmp_path, mon
     assert asked == [(setting.digest, pytest.approx(77.0))], "once in a process"
 
 
+@pytest.mark.usefixtures("few_sampled_tasks")
 def test_a_run_is_exported_with_its_record_and_runs_by_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(edge, "ROUNDS", (2, 1))
     settings = ["environments=4", "steps=30", "updates=3", "validation_environments=3", "cells=own", "advice=patient"]

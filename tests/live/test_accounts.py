@@ -18,7 +18,7 @@ JOB_ACCOUNTS = (
 
 @pytest.mark.parametrize("policy", ["local-fcfs", "cheapest-feasible", "booked-persistence"])
 def test_a_simulated_day_earns_the_engine_s_ledger(service, policy):
-    live = service(policy)
+    live = service(policy, "slot_s=300")
     live.play()
     hours = math.ceil(live.store.now_s() / 3600.0) + 1
     live.controller.keeper.update(hours - 1)
@@ -31,7 +31,7 @@ def test_a_simulated_day_earns_the_engine_s_ledger(service, policy):
 
 
 def test_the_reference_is_what_the_engine_would_have_done(service):
-    live = service("booked-persistence")
+    live = service("booked-persistence", "slot_s=300")
     live.play()
     hours = live.controller.world.hours.known_h
     arrivals = [fate.about for fate in stored_fates(live.controller, 0.0, math.inf)]

@@ -23,7 +23,7 @@ BOTH = (
 )
 STATE = {"done": 4, "overdue": 5}
 LONG_SLOTS = ("slot_s=300",)
-"""For planners, which are asked in every slot; those by published prices play a day in slots of a minute."""
+"""For planners, which are asked in every slot; one of those by published prices plays a day in slots of a minute."""
 
 
 def assert_as_simulated(service, policy):
@@ -63,9 +63,9 @@ def test_plans_with_jobs_to_come(service, policy, restart_every):
     assert_as_simulated(live, policy)
 
 
-@pytest.mark.parametrize("policy", ["bid-price-published", "booked-published"])
-def test_plans_with_published_prices(service, policy):
-    live = service(policy, *EUROPE)
+@pytest.mark.parametrize(("policy", "settings"), [("bid-price-published", ()), ("booked-published", LONG_SLOTS)])
+def test_plans_with_published_prices(service, policy, settings):
+    live = service(policy, *EUROPE, *settings)
     live.play(100)
     assert_as_simulated(live, policy)
 

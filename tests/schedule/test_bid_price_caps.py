@@ -169,6 +169,7 @@ def test_following_events_with_caps_does_not_make_the_base_cap_jobs():
     assert followed.job_J.tobytes() == alone.job_J.tobytes()
 
 
+@pytest.mark.usefixtures("few_jobs")
 def test_a_run_that_goes_on_from_a_state_equals_one_that_never_stopped():
     check_scheduler("bid-price(forecast=regression, caps=yes)", seeds=[0])
 
@@ -211,5 +212,6 @@ def test_with_both_levers_a_class_that_allows_one_is_planned_as_with_that_one():
             assert with_both(price, freedom).tobytes() == alone.tobytes()
 
 
+@pytest.mark.usefixtures("few_jobs")
 def test_with_both_levers_a_run_that_goes_on_from_a_state_equals_one_that_never_stopped():
     check_scheduler("bid-price(forecast=regression, caps=yes, suspends=move)", seeds=[0])

@@ -95,6 +95,7 @@ def test_a_job_alone_has_the_gangs_that_the_published_rule_allots_it(seed):
     assert outcome.job_J["status"].tolist() == [DONE]
 
 
+@pytest.mark.usefixtures("few_jobs")
 def test_it_conforms_and_says_what_it_knows():
     assert "clairvoyant" in find_policy("carbon-scaler-perfect").roles
     assert "clairvoyant" not in find_policy("carbon-scaler").roles

@@ -21,6 +21,8 @@ from noonward.seeding import stream
 
 SMALL = ["tasks.count=10", "tasks.first=4"]
 
+pytestmark = pytest.mark.usefixtures("few_sampled_tasks")
+
 
 @pytest.fixture(scope="module")
 def setting():

@@ -103,6 +103,7 @@ def test_unless_told_to_it_suspends_nothing():
     assert other.tobytes() == outcome.tobytes()
 
 
+@pytest.mark.usefixtures("few_jobs")
 def test_it_conforms():
     check_scheduler("bid-price(forecast=regression, suspends=yes)", seeds=[0])
 

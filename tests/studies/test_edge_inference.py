@@ -24,7 +24,7 @@ from noonward.studies.edge_inference.reproduce import (
 )
 from noonward.studies.edge_inference.tables import study_tables, values_below
 
-SMALL = [(4, 0.03), (12, 0.15)]
+SMALL = [(4, 0.03), (8, 0.1)]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def found(tmp_path_factory):
     return reproduce_edge_inference(
         tmp_path_factory.mktemp("study"),
         names=["random", "reuse-first", "patient-reuse", "greedy"],
-        episodes=3,
+        episodes=2,
         cells=SMALL,
     )
 
@@ -65,12 +65,12 @@ def test_metrics_have_the_stated_names_and_the_papers_values(found):
     metrics = {metric.name: metric for metric in found.metrics()}
     for name in (
         "response_s/reuse-first/N4/0.03",
-        "quality/greedy/N12/0.15",
+        "quality/greedy/N8/0.10",
         "reload_rate/random/N4/0.03",
-        "improvement_share/patient-reuse/N12/0.15",
+        "improvement_share/patient-reuse/N8/0.10",
         "response_s/bound/N4/0.03",
-        "response_s/bound/N12/0.15",
-        "response_s/beam/N12/0.15",
+        "response_s/bound/N8/0.10",
+        "response_s/beam/N8/0.10",
         "improvement_share/beam/N4/0.03",
         "response_s/bound-any-quality/N4/0.03",
         "g_per_image/patient-reuse/N4/0.03",
@@ -79,7 +79,7 @@ def test_metrics_have_the_stated_names_and_the_papers_values(found):
         assert metrics[name].value is not None
     assert metrics["response_s/random/N4/0.03"].reference == 48.7
     assert metrics["decision_ms/greedy"].reference == 23.8
-    for cell in ("N4/0.03", "N12/0.15"):
+    for cell in ("N4/0.03", "N8/0.10"):
         bounds = [metrics[f"response_s/{name}/{cell}"].value for name in ("bound-any-quality", "bound", "beam")]
         assert bounds == sorted(bounds)
         assert metrics[f"improvement_share/reuse-first/{cell}"].value == 0

@@ -38,13 +38,13 @@ def small(told):
         closing(Processes(2, patience_s=0.0, start_s=0.0)) as executor,
         listening(lambda kind, about: told.append(about)),
     ):
-        return reproduce_load_shaping(draws=2, seed=3, training=3, validation=1, executor=executor)
+        return reproduce_load_shaping(draws=2, seed=3, training=2, validation=1, executor=executor)
 
 
 def test_draws_in_processes_are_those_of_one_process(small, told):
     """Pooled in order, with the plans of the first draw; each draw has a stream of its own."""
     assert {"draw 0, plan with eps 0.008", "draw 1, plan with eps 0.008"} <= set(told)
-    here = DrawRun(1, 3, None, (), 3, 1).run()
+    here = DrawRun(1, 3, None, (), 2, 1).run()
     assert [len(set(values)) for values in small.cost.values()] == [2] * len(small.cost)
     for pooled, own in ((small.cost, here.cost), (small.violations, here.violations), (small.excess, here.excess)):
         assert {name: values[1:] for name, values in pooled.items()} == own

@@ -17,23 +17,27 @@ from noonward.compiled import kernel
 _OF_COLUMN: Final = tuple(each.name for each in fields(Columns) if each.name != "first_J")
 
 
-@kernel()
-def _mark_likely(first_J: I8, priced_usd_K: F8, most: int, likely_K: NDArray[np.bool_]) -> None:
-    """Marks each job's columns of most value, about ``most`` of them; of equal ones, all."""
+@kernel(allocates=False)
+def _mark_likely(first_J: I8, priced_usd_K: F8, highest: F8, likely_K: NDArray[np.bool_]) -> None:
+    """Marks each job's columns of most value, as many as ``highest`` has room for; of equal ones, all."""
     for j in range(len(first_J) - 1):
-        begin, until = first_J[j], first_J[j + 1]
-        least, others = -np.inf, until - begin - most
-        if others > 0:
-            least = np.partition(priced_usd_K[begin:until], others)[others]
-        for k in range(begin, until):
-            likely_K[k] = priced_usd_K[k] >= least
+        highest[:] = -np.inf  # the job's highest values so far, the least of them first
+        for k in range(first_J[j], first_J[j + 1]):
+            value, i = priced_usd_K[k], 0
+            if value > highest[0]:
+                while i + 1 < len(highest) and highest[i + 1] < value:
+                    highest[i] = highest[i + 1]
+                    i += 1
+                highest[i] = value
+        for k in range(first_J[j], first_J[j + 1]):
+            likely_K[k] = priced_usd_K[k] >= highest[0]
 
 
 def likely_columns(dual: Dual, most: int) -> Columns:
     """Returns the columns of most value after the prices of the last evaluation, about ``most`` a job, at least 1."""
     columns = dual.columns
     likely_K = np.zeros(len(columns.value_K), dtype=np.bool_)
-    _mark_likely(columns.first_J, dual.priced_usd_K(slice(None)), most, likely_K)
+    _mark_likely(columns.first_J, dual.priced_usd_K(slice(None)), np.empty(most), likely_K)
     kept_K = np.concatenate([[0], np.cumsum(likely_K)])
     return Columns(first_J=kept_K[columns.first_J], **{name: getattr(columns, name)[likely_K] for name in _OF_COLUMN})
 

@@ -21,7 +21,8 @@ def suspended(cost_P, resume_P, units, *, stop_P=None, end_P=None, share_P=None)
     used_P, resumed_P, stopped_P = zero_P.copy(), np.zeros(len(cost_P), np.uint8), np.zeros(len(cost_P), np.uint8)
     stop_P, end_P = (zero_P if given is None else given for given in (stop_P, end_P))
     share_P = np.ones(len(cost_P)) if share_P is None else share_P
-    usd = suspended_life(cost_P, resume_P, stop_P, zero_P, end_P, share_P, float(units), used_P, resumed_P, stopped_P)
+    asked = cost_P, resume_P, stop_P, zero_P, end_P, share_P, float(units)
+    usd = suspended_life(*asked, np.inf, used_P, resumed_P, stopped_P)
     return usd, used_P, resumed_P, stopped_P
 
 

@@ -207,9 +207,9 @@ def test_the_best_start_between_turns_of_hours_is_the_best_of_all_minutes(seed):
                 continue
             now_s = engine.view.now_s
             prices, option_S = offered(scheduler, engine.view, slot, s, price_SH)
-            value, site, start_h = best_start(
-                engine.view.site_S, price_SH.shape[1], prices.paid_SR, prices.energy_SR, option_S, s, 0.0
-            )
+            rows = prices.paid_SR, prices.energy_SR
+            least_2S = np.array([np.diff(value_SR).min(axis=1) for value_SR in rows])
+            value, site, start_h = best_start(engine.view.site_S, price_SH.shape[1], *rows, least_2S, option_S, s, 0.0)
             assert value == pytest.approx(best_by_trying(world, jobs[job], s, now_s, price_SH), rel=1e-9, abs=1e-12)
             assert (site >= 0) == (value > 0)
             assert start_h >= now_s % HOUR_S / HOUR_S or site < 0

@@ -120,8 +120,22 @@ def test_no_life_costs_less_than_its_useful_time_in_the_cheapest_periods():
         free = rng.random() < 0.5
         resume_P, stop_P = np.zeros((2, periods)) if free else rng.uniform(0.0, 2.0, (2, periods))
         used_P, nothing_P, marks_XP = np.zeros(periods), np.zeros(periods), np.zeros((2, periods), np.uint8)
-        usd = suspended_life(cost_P, resume_P, stop_P, nothing_P, nothing_P, share_P, units, used_P, *marks_XP)
+        asked = cost_P, resume_P, stop_P, nothing_P, nothing_P, share_P, units
+        usd = suspended_life(*asked, np.inf, used_P, *marks_XP)
         least = least_usd(cost_P, share_P, units)
         assert least <= usd + 1e-9
         equal += free and abs(usd - least) < 1e-9
     assert equal > 20
+
+
+def test_a_life_that_is_to_cost_less_than_a_sum_is_found_only_if_it_does():
+    """Hours 0 and 2 at 1 USD each and a resume at 2; with one open hour, that hour."""
+    nothing_P, resume_P = np.zeros(3), np.full(3, 2.0)
+    for cost_P, units, usd, use in (([1.0, 9.0, 1.0], 2.0, 4.0, [1, 0, 1]), ([3.0], 1.0, 3.0, [1])):
+        periods = len(cost_P)
+        asked = np.array(cost_P), resume_P[:periods], *[nothing_P[:periods]] * 3, np.ones(periods), units
+        for below, found, used in ((usd + 1e-9, usd, use), (usd, np.inf, [0] * periods)):
+            used_P, marks_XP = np.ones(periods), np.ones((2, periods), np.uint8)
+            assert suspended_life(*asked, below, used_P, *marks_XP) == found
+            assert used_P.tolist() == used
+            assert (marks_XP.sum() > 0) == (found == 4.0)

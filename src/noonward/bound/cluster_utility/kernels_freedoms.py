@@ -303,8 +303,8 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
     if options.search_O[o] == SUSPENDED:
         used_P, resumed_P, stopped_P = plan.used_P[:periods], plan.resumed_P[:periods], plan.stopped_P[:periods]
         usd = suspended_life(
-            cost_PX[:, 0].copy(), resume_PL[:, 0].copy(), stop_PL[:, 0].copy(), bonus_P, end_P, share_P, units, used_P,
-            resumed_P, stopped_P,
+            cost_PX[:, 0].copy(), resume_PL[:, 0].copy(), stop_PL[:, 0].copy(), bonus_P, end_P, share_P, units, np.inf,
+            used_P, resumed_P, stopped_P,
         )  # fmt: skip
         gpus = gpus_L[0]
         for p in range(periods):

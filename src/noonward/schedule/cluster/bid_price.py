@@ -28,7 +28,9 @@ from noonward.schedule.cluster.bookings import (
     blank_plans,
     cap_running,
     follow_jobs,
+    left_to_plan,
     lift_running,
+    move_books,
     rebook,
     release,
 )
@@ -42,6 +44,7 @@ from noonward.schedule.cluster.capacity_prices import (
     Prices,
     describe_all,
     improve,
+    most_gpu_hours,
     sum_up,
     sum_up_energy,
 )
@@ -330,15 +333,17 @@ class BidPrice(PartlyCompiledScheduler):
         home_C, arrival_s_C = view.home_I[sampled["origin"]], np.ascontiguousarray(sampled["arrival_s"])
         option_CX, every_C = np.zeros((len(sampled), self._kinds.options), OPTION), np.arange(len(sampled))
         describe_all(known, self._kinds, every_C, home_C, arrival_s_C, 0.0, self._last_start_s, 0.0, True, option_CX)
-        can_CX = option_CX["earliest_h"] <= option_CX["latest_h"]
-        size_C = np.where(can_CX, option_CX["gpus"] * option_CX["run_h"], 0.0).max(axis=1)
+        size_C = np.empty(len(sampled))
+        most_gpu_hours(option_CX, size_C)
         size_C /= self._per_draw_C * float(view.site_S["gpus"].sum())
         coming_C = np.zeros(len(sampled), COMING)
         coming_C["arrival_h"], coming_C["home"], coming_C["weight"] = arrival_s_C / HOUR_S, home_C, 1 / self._per_draw_C
         coming_C["until"] = np.cumsum(size_C)
         coming_C["before"] = coming_C["until"] - size_C
-        self._coming_C, self._option_CX = coming_C[size_C > 0], np.ascontiguousarray(option_CX[size_C > 0])
-        self._ahead = Ahead.of(len(self._coming_C), min(float(PRICED_H), self._window_h), self._stretch_h)
+        some_C = size_C > 0
+        self._coming_C, self._option_CX = coming_C[some_C], option_CX if some_C.all() else option_CX[some_C]
+        hours = min(float(PRICED_H), self._window_h)
+        self._ahead = Ahead.of(len(self._coming_C), hours, self._stretch_h, len(view.site_S))
         capacity_SH, use_SH = np.zeros((2, *self._price_SH.shape))
         blank_SR = np.zeros((len(view.site_S), 0))
         prices = Prices(self._price_SH, self._square_SH, self._mean_SH, capacity_SH, use_SH, blank_SR, blank_SR)
@@ -378,8 +383,7 @@ class BidPrice(PartlyCompiledScheduler):
         self._square_SH[:, beyond] = 0.0
         past = min((hour - self._hour) * self._per_hour, self._booked_ST.shape[1])
         left = self._booked_ST.shape[1] - past
-        self._booked_ST[:, :left] = self._booked_ST[:, past:]
-        self._booked_ST[:, left:] = 0
+        move_books(self._booked_ST, past)
         self._withhold(self._booked_ST[:, left:], hour * self._per_hour + left)
         self._hour = hour
 
@@ -409,7 +413,9 @@ class BidPrice(PartlyCompiledScheduler):
         sum_up_energy(view, prices.energy_SR)
         if self._caps:
             lift_running(view, self._booked_ST, slot_0, self._plan_J)
-        prices.capacity_SH[:] = self._capacity(view.site_S, waiting)
+        left_to_plan(view.site_S, self._booked_ST, slot_0, self._plan_J, waiting, self._per_hour, prices.capacity_SH)
+        if self._withheld is not None:  # jobs that run on when GPUs are withheld are booked in addition to these
+            np.maximum(prices.capacity_SH, 0.0, out=prices.capacity_SH)
         prices.square_SH[:] *= self.memory
         hour_h = self._hour % self._stretch_h
         first = int(np.searchsorted(self._coming_C["arrival_h"], hour_h + (view.now_s - zero_s) / HOUR_S, "right"))
@@ -463,12 +469,3 @@ class BidPrice(PartlyCompiledScheduler):
         sum_up_energy(view, prices.energy_SR)
         if self._power is not None:
             self._power.add_to(view, prices.energy_SR)
-
-    def _capacity(self, site_S: Records, waiting_W: I8) -> F8:
-        """Returns the GPU-hours per site and priced hour that running and travelling jobs leave."""
-        committed_ST = self._booked_ST[:, : PRICED_H * self._per_hour].copy()
-        release(committed_ST, self._hour * self._per_hour, self._plan_J, waiting_W)
-        hourly_SHT = committed_ST.reshape(len(site_S), PRICED_H, self._per_hour)
-        left_SH: F8 = site_S["gpus"][:, None] - hourly_SHT.sum(axis=2) / self._per_hour
-        # Jobs that run on when GPUs are withheld are booked in addition to these.
-        return left_SH if self._withheld is None else np.maximum(left_SH, 0.0)

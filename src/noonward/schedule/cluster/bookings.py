@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from noonward.arrays import I8, Records
+from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.lives import is_down, may_cap, may_start_capped, progress_s, slack_left_s, unit_s
 from noonward.decision.cluster.value import expected_share, extra_power_w, gang_at, run_seconds
@@ -89,6 +89,48 @@ def release(booked_ST: I8, slot_0: int, plan_J: Records, jobs: I8) -> None:
         plan = plan_J[jobs[i]]
         if plan.site >= 0:
             mark(booked_ST, plan.site, plan.slot - slot_0, plan.slots, -plan.gpus)
+
+
+@kernel(allocates=False)
+def move_books(booked_ST: I8, past: int) -> None:
+    """Moves the books on by some slots; the last ones are free."""
+    left = booked_ST.shape[1] - past
+    for s in range(booked_ST.shape[0]):
+        for t in range(left):
+            booked_ST[s, t] = booked_ST[s, t + past]
+        booked_ST[s, left:] = 0
+
+
+@kernel(allocates=False)
+def left_to_plan(
+    site_S: Records, booked_ST: I8, slot_0: int, plan_J: Records, waiting_W: I8, per_hour: int, capacity_SH: F8
+) -> None:
+    """Writes the GPU-hours per site and priced hour that jobs leave which do not wait: those that run or travel.
+
+    Args:
+        site_S: Sites.
+        booked_ST: GPUs that are booked per site and slot from ``slot_0`` on.
+        slot_0: First slot of the current hour.
+        plan_J: Plans.
+        waiting_W: Jobs that wait.
+        per_hour: Slots per hour.
+        capacity_SH: Written.
+    """
+    for s in range(capacity_SH.shape[0]):
+        for hour in range(capacity_SH.shape[1]):
+            booked = 0
+            for t in range(hour * per_hour, (hour + 1) * per_hour):
+                booked += booked_ST[s, t]
+            capacity_SH[s, hour] = booked
+    for w in range(waiting_W.shape[0]):
+        plan = plan_J[waiting_W[w]]
+        if plan.site >= 0:
+            begin, until = plan.slot - slot_0, plan.slot + plan.slots - slot_0
+            for t in range(max(0, begin), min(until, capacity_SH.shape[1] * per_hour)):
+                capacity_SH[plan.site, t // per_hour] -= plan.gpus
+    for s in range(capacity_SH.shape[0]):
+        for hour in range(capacity_SH.shape[1]):
+            capacity_SH[s, hour] = site_S[s].gpus - capacity_SH[s, hour] / per_hour
 
 
 @kernel(allocates=False)

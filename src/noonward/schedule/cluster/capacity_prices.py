@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from noonward.arrays import F8, I8, U1, Records
+from noonward.arrays import F8, I8, Records
 from noonward.compiled import kernel
 from noonward.decision.cluster.lives import bound_elsewhere
 from noonward.decision.cluster.value import (
@@ -37,6 +37,14 @@ JOBS_PER_HOUR: Final = 64.0
 """Jobs to come that stand for the fleet's GPU-hours of the current hour in one round, unless said otherwise."""
 THINNING_H: Final = 24.0
 """Lead at which half as many stand for an hour's, h; at lead L their number is 1 / (1 + L / this) of it."""
+ROUNDS_AT_ONCE: Final = 62
+"""Rounds for which the jobs that stand for all are looked up together: bits of a whole number."""
+PHASES: Final = 128
+"""Parts of the distance of two teeth by which it is looked up whether one lies in a job's share (``_see``)."""
+NEAR: Final = 1e-9
+"""Differences of positions on the comb below this count as none where a job is passed over unseen."""
+NEAR_USD: Final = 1e-6
+"""What an option must lack to the best value to be passed over by what it earns at most, USD: sums are rounded."""
 GOLDEN: Final = 0.6180339887498949
 ROOT_3: Final = 1.7320508075688772
 
@@ -45,16 +53,17 @@ OPTION: Final = np.dtype(
         ("earliest_h", "f8"),  # for a job to come: in the stretch that is sampled; so is latest_h
         ("latest_h", "f8"),  # below earliest_h where the job cannot run at the site in time; equal where it is late
         ("run_h", "f8"),
-        ("gpus", "i8"),
         ("power_w", "f8"),  # facility power it adds
         ("net_usd", "f8"),  # revenue less what its journeys cost
         ("usd_per_intensity", "f8"),  # what they cost more per g/kWh of mean intensity at home and at the site
-        ("site", "i8"),  # the site, or one of those of a kind, which are alike to the job; -1: none
         ("most_usd", "f8"),  # most it earns whatever the room, while a start is looked for
-        ("class_", "i8"),  # of the job: its power caps
+        ("gpus", "i4"),
+        ("site", "i2"),  # the site, or one of those of a kind, which are alike to the job; -1: none
+        ("class_", "i2"),  # of the job: its power caps
     ]
 )
-"""What running a job at a site, or at any of a kind of sites, takes and earns (``kinds``)."""
+"""What running a job at a site, or at any of a kind of sites, takes and earns (``kinds``), in 64 bytes: of jobs to come
+at many sites there are millions."""
 COMING: Final = np.dtype(
     [
         ("arrival_h", "f8"),  # in the stretch that is sampled
@@ -90,31 +99,35 @@ class Prices(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """Room for the jobs to come of some hours, one entry for every time a sampled job repeats."""
+    """Room for the jobs to come that stand for all in some rounds, and for what best starts are looked up by."""
 
     job_M: I8
-    """Which of the sampled jobs."""
+    """Which of the sampled jobs; one entry for every time that it repeats."""
     shift_h_M: F8
     """Added to its times."""
-    before_M: F8
-    """Its ``before`` in the units of its lead (``_use_of_coming``)."""
-    until_M: F8
-    """The same for ``until``."""
-    taken_M: U1
-    """Whether it stands for others in a round."""
+    rounds_M: I8
+    """The rounds in which it stands for others, as bits."""
+    turn_R: F8
+    """How far the teeth of each round lie to the left of 1, 2, 3..."""
+    tooth_P: F8
+    """First position of a tooth in any of the rounds from each phase on."""
+    least_2S: F8
+    """Least price of a GPU-hour, USD, and least cost of a watt in an hour, USD, per site."""
 
     @classmethod
-    def of(cls, jobs: int, hours: float, stretch_h: float) -> Ahead:
+    def of(cls, jobs: int, hours: float, stretch_h: float, sites: int) -> Ahead:
         """Returns room for the jobs of some hours.
 
         Args:
             jobs: Sampled jobs.
             hours: Hours ahead.
             stretch_h: Length of the stretch that is sampled, h; it repeats.
+            sites: Sites.
         """
         most = jobs * (int(np.ceil(hours / stretch_h)) + 1)
-        shift_h_M, before_M, until_M = np.zeros((3, most))
-        return cls(np.zeros(most, np.int64), shift_h_M, before_M, until_M, np.zeros(most, np.uint8))
+        job_M, rounds_M = np.zeros((2, most), np.int64)
+        turn_R, tooth_P = np.zeros(ROUNDS_AT_ONCE), np.zeros(PHASES)
+        return cls(job_M, np.zeros(most), rounds_M, turn_R, tooth_P, np.zeros((2, sites)))
 
 
 @kernel(inline=True, allocates=False)
@@ -327,26 +340,41 @@ def best_at(
     return (best, best_h) if best > least else (np.nan, np.nan)
 
 
+@kernel(inline=True, allocates=False)
+def _most_usd(site_S: Records, least_2S: F8, option: Any, home: int) -> float:
+    """Returns what an option earns at most: a run through hours that all cost as little as the cheapest, USD."""
+    if option.power_w < 0.0:
+        return np.inf
+    d = option.site
+    journeys = 0.5 * option.usd_per_intensity * (site_S[home].carbon + site_S[d].carbon)
+    hour_usd = option.gpus * least_2S[0, d] + option.power_w * least_2S[1, d]
+    return float(option.net_usd - journeys - option.run_h * hour_usd)
+
+
 @kernel(allocates=False)
 def best_start(
-    site_S: Records, hours: int, paid_SR: F8, energy_SR: F8, option_X: Records, home: int, shift_h: float
+    site_S: Records, hours: int, paid_SR: F8, energy_SR: F8, least_2S: F8, option_X: Records, home: int, shift_h: float
 ) -> tuple[float, int, float]:
     """Returns (value USD, option, start h) of a job's best start, whatever the room; option -1 where none pays.
+
+    Options that earn less at most than what was found are passed over.
 
     Args:
         site_S: ``site_S`` of the view; handing over a whole view for every job takes a third of the time.
         hours: Hours that are priced.
         paid_SR: Running integral of the prices, as in ``Prices``.
         energy_SR: Running integral of the cost of energy and carbon, as in ``Prices``.
+        least_2S: Least price and least cost of an hour per site, as in ``Ahead``.
         option_X: What the job takes and earns per site, or kind of sites.
         home: Home of a job to come.
         shift_h: Added to the times of the options.
     """
     best, best_x, best_h = 0.0, -1, 0.0
     for x in range(option_X.shape[0]):
-        if option_X[x].earliest_h > option_X[x].latest_h:
+        option = option_X[x]
+        if option.earliest_h > option.latest_h or _most_usd(site_S, least_2S, option, home) < best - NEAR_USD:
             continue
-        value, start_h = best_at(site_S, hours, paid_SR, energy_SR, option_X[x], home, shift_h, best)
+        value, start_h = best_at(site_S, hours, paid_SR, energy_SR, option, home, shift_h, best)
         if value > best:
             best, best_x, best_h = value, x, start_h
     return best, best_x, best_h
@@ -407,25 +435,83 @@ def sum_up_energy(view: ClusterView, energy_SR: F8) -> None:
             total += energy_usd(view, price, carbon)
 
 
+@kernel(inline=True, allocates=False)
+def _set_teeth(ahead: Ahead, hour_h: float, first_round: int, rounds: int) -> None:
+    """Writes where the teeth of some rounds' combs lie, one apart; arguments as in ``_see``."""
+    for r in range(rounds):
+        ahead.turn_R[r] = (GOLDEN * (first_round + r) + ROOT_3 * hour_h) % 1.0
+    for p in range(PHASES):
+        ahead.tooth_P[p] = np.inf
+        for r in range(rounds):
+            at = 1.0 - ahead.turn_R[r]
+            ahead.tooth_P[p] = min(ahead.tooth_P[p], at if at >= p / PHASES - NEAR else at + 1.0)
+
+
 @kernel(allocates=False)
 def _see(
-    coming_C: Records, ahead: Ahead, first: int, hour_h: float, stretch_h: float, end_h: float, jobs_per_hour: float
+    coming_C: Records,
+    ahead: Ahead,
+    first: int,
+    hour_h: float,
+    stretch_h: float,
+    end_h: float,
+    jobs_per_hour: float,
+    first_round: int,
+    rounds: int,
 ) -> int:
-    """Writes the jobs to come by arrival, up to a lead, and returns how many there are; arguments as in ``improve``."""
-    job, shift_h, seen = first, -hour_h, 0
+    """Notes the jobs to come up to a lead that stand for all in one of some rounds at least, by arrival.
+
+    Jobs are taken with probability min(1, GPU-hours / unit) and count as many times more (sampling in proportion to
+    size, by a comb whose teeth are one unit apart and lie elsewhere in every round). The unit grows with the lead. Few
+    jobs hold a tooth of any round: one is looked at round by round only where the first tooth from its beginning on
+    lies before its end.
+
+    Args:
+        coming_C: Sampled jobs by arrival.
+        ahead: Written.
+        first: The first of them that arrives after now.
+        hour_h: The current hour in the stretch that is sampled.
+        stretch_h: Length of the stretch, h; it repeats.
+        end_h: Lead from which none arrives.
+        jobs_per_hour: Jobs to come that stand for the fleet's GPU-hours of the current hour in one round.
+        first_round: Number of the first round.
+        rounds: Rounds, ``ROUNDS_AT_ONCE`` at most.
+
+    Returns:
+        How many jobs are noted.
+    """
+    job, shift_h, noted = first, -hour_h, 0
+    _set_teeth(ahead, hour_h, first_round, rounds)
     while coming_C.shape[0] > 0:
         if job == coming_C.shape[0]:
             job, shift_h = 0, shift_h + stretch_h
         record = coming_C[job]
         lead_h = record.arrival_h + shift_h
         if lead_h >= end_h:
-            return seen
+            return noted
         unit = _unit(lead_h, jobs_per_hour)
-        ahead.job_M[seen], ahead.shift_h_M[seen] = job, shift_h
-        ahead.before_M[seen], ahead.until_M[seen] = record.before / unit, record.until / unit
-        seen += 1
+        before, until = record.before / unit, record.until / unit
+        begin = before - np.floor(before)
+        if ahead.tooth_P[int(begin * PHASES)] <= begin + (until - before) + NEAR:
+            taken = 0
+            for r in range(rounds):
+                if np.floor(until + ahead.turn_R[r]) > np.floor(before + ahead.turn_R[r]):
+                    taken |= 1 << r
+            if taken != 0:
+                ahead.job_M[noted], ahead.shift_h_M[noted], ahead.rounds_M[noted] = job, shift_h, taken
+                noted += 1
         job += 1
-    return seen
+    return noted
+
+
+@kernel(allocates=False)
+def most_gpu_hours(option_CX: Records, size_C: F8) -> None:
+    """Writes the GPU-hours that jobs take at the site where they take most; 0 where they cannot run."""
+    for c in range(option_CX.shape[0]):
+        size_C[c] = 0.0
+        for x in range(option_CX.shape[1]):
+            if option_CX[c, x].earliest_h <= option_CX[c, x].latest_h:
+                size_C[c] = max(size_C[c], option_CX[c, x].gpus * option_CX[c, x].run_h)
 
 
 @kernel(inline=True, allocates=False)
@@ -441,26 +527,21 @@ def _use_of_coming(
     coming_C: Records,
     option_CX: Records,
     ahead: Ahead,
-    seen: int,
-    turn: float,
+    noted: int,
+    bit: int,
     jobs_per_hour: float,
     load_w_SH: F8,
 ) -> None:
-    """Adds what the jobs to come take, by those of them that stand for all in this round.
-
-    Jobs are taken with probability min(1, GPU-hours / unit) and count as many times more (sampling in proportion to
-    size, by a comb whose teeth are one unit apart and lie elsewhere in every round). The unit grows with the lead.
-    """
+    """Adds what the jobs to come take, by those of them that stand for all in this round (``_see``)."""
     hours = prices.price_SH.shape[1]
-    for k in range(seen):
-        ahead.taken_M[k] = np.floor(ahead.until_M[k] + turn) > np.floor(ahead.before_M[k] + turn)
-    for k in range(seen):
-        if ahead.taken_M[k]:
+    for k in range(noted):
+        if ahead.rounds_M[k] & bit:
             job, shift_h = ahead.job_M[k], ahead.shift_h_M[k]
             record = coming_C[job]
             _, x, start_h = best_start(
-                view.site_S, hours, prices.paid_SR, prices.energy_SR, option_CX[job], record.home, shift_h
-            )
+                view.site_S, hours, prices.paid_SR, prices.energy_SR, ahead.least_2S, option_CX[job], record.home,
+                shift_h,
+            )  # fmt: skip
             if x >= 0:
                 unit = _unit(record.arrival_h + shift_h, jobs_per_hour)
                 weight = record.weight * max(1.0, unit / (record.until - record.before))
@@ -468,26 +549,46 @@ def _use_of_coming(
                 _use(view, prices, option, start_h, option.latest_h + shift_h, weight, load_w_SH)
 
 
+@kernel(inline=True, allocates=False)
+def _note_least(value_SR: F8, hours: int, least_S: F8) -> None:
+    """Writes the least growth of a running integral within one of the first hours, per site."""
+    for s in range(value_SR.shape[0]):
+        least_S[s] = np.inf
+        for hour in range(hours):
+            least_S[s] = min(least_S[s], value_SR[s, hour + 1] - value_SR[s, hour])
+
+
 @kernel(allocates=False)
 def _step(site_S: Records, kinds: Kinds, x: int, prices: Prices, step: float, rounds: int) -> None:
-    """Moves the prices of a kind of sites by one AdaGrad step; arguments as in ``improve``."""
+    """Moves the prices of a kind of sites by one AdaGrad step; arguments as in ``improve``.
+
+    The use of its first site is written over. Loops go along rows, and each writes one: several hours at once.
+    """
     price_SH, square_SH, mean_SH = prices.price_SH, prices.square_SH, prices.mean_SH
-    begin, until = kinds.kind_X[x].begin, kinds.kind_X[x].begin + kinds.kind_X[x].sites
-    first = kinds.site_M[begin]
-    for hour in range(price_SH.shape[1]):
-        free, gpus = 0.0, 0
-        for m in range(begin, until):
-            s = kinds.site_M[m]
-            free += prices.capacity_SH[s, hour] - prices.use_SH[s, hour]
-            gpus += site_S[s].gpus
-        slope = free / gpus
-        square, price = square_SH[first, hour] + slope * slope, price_SH[first, hour]
-        if square > 0.0:
-            price = max(0.0, price - step * slope / np.sqrt(square))
-        for m in range(begin, until):
-            s = kinds.site_M[m]
-            square_SH[s, hour], price_SH[s, hour] = square, price
-            mean_SH[s, hour] += price / rounds
+    begin, until, hours = kinds.kind_X[x].begin, kinds.kind_X[x].begin + kinds.kind_X[x].sites, price_SH.shape[1]
+    first, gpus = kinds.site_M[begin], 0
+    slope_H, square_H, price_H = prices.use_SH[first], square_SH[first], price_SH[first]
+    for m in range(begin, until):
+        s = kinds.site_M[m]
+        gpus += site_S[s].gpus
+        capacity_H, use_H = prices.capacity_SH[s], prices.use_SH[s]
+        for hour in range(hours):
+            slope_H[hour] = (0.0 if s == first else slope_H[hour]) + (capacity_H[hour] - use_H[hour])
+    for hour in range(hours):
+        slope_H[hour] /= gpus
+    for hour in range(hours):
+        square_H[hour] += slope_H[hour] * slope_H[hour]
+    for hour in range(hours):
+        price = price_H[hour] - step * slope_H[hour] / np.sqrt(square_H[hour])
+        price_H[hour] = price_H[hour] if square_H[hour] == 0.0 else price if price > 0.0 else 0.0
+    for m in range(begin, until):
+        s = kinds.site_M[m]
+        mean_H = mean_SH[s]
+        for hour in range(hours):
+            mean_H[hour] += price_H[hour] / rounds
+        if s != first:
+            for hour in range(hours):
+                square_SH[s, hour], price_SH[s, hour] = square_H[hour], price_H[hour]
 
 
 @kernel(allocates=False)
@@ -534,21 +635,27 @@ def improve(
         load_w_SH: Written: facility power that the plan of the last step adds, W; with no hours: it is not asked for.
         first_round: Steps before these in this hour.
     """
-    price_SH, mean_SH, use_SH = prices.price_SH, prices.mean_SH, prices.use_SH
-    hours = price_SH.shape[1]
-    seen = _see(coming_C, ahead, first, hour_h, stretch_h, end_h, jobs_per_hour)
+    price_SH, mean_SH, use_SH, least_2S = prices.price_SH, prices.mean_SH, prices.use_SH, ahead.least_2S
+    hours, noted = price_SH.shape[1], 0
     if rounds > 0:
         mean_SH[:] = 0.0
+        _note_least(prices.energy_SR, prices.energy_SR.shape[1] - 1, least_2S[1])
     for k in range(rounds):
         sum_up(price_SH, prices.paid_SR)
+        _note_least(prices.paid_SR, hours, least_2S[0])  # hours behind these repeat some of them
         use_SH[:] = 0.0
         load_w_SH[:] = 0.0
         for w in range(option_WX.shape[0]):
-            _, x, start_h = best_start(view.site_S, hours, prices.paid_SR, prices.energy_SR, option_WX[w], 0, 0.0)
+            _, x, start_h = best_start(
+                view.site_S, hours, prices.paid_SR, prices.energy_SR, least_2S, option_WX[w], 0, 0.0
+            )
             if x >= 0:
                 _use(view, prices, option_WX[w, x], start_h, option_WX[w, x].latest_h, 1.0, load_w_SH)
-        turn = (GOLDEN * (first_round + k) + ROOT_3 * hour_h) % 1.0
-        _use_of_coming(view, prices, coming_C, option_CX, ahead, seen, turn, jobs_per_hour, load_w_SH)
+        bit = k % ROUNDS_AT_ONCE
+        if bit == 0:
+            some = min(ROUNDS_AT_ONCE, rounds - k)
+            noted = _see(coming_C, ahead, first, hour_h, stretch_h, end_h, jobs_per_hour, first_round + k, some)
+        _use_of_coming(view, prices, coming_C, option_CX, ahead, noted, 1 << bit, jobs_per_hour, load_w_SH)
         for x in range(kinds.kind_X.shape[0]):
             _step(view.site_S, kinds, x, prices, step, rounds)
     sum_up(mean_SH, prices.paid_SR)

@@ -3,10 +3,13 @@
 A life is reckoned in periods, in which prices hold. Its useful time in them is charged at their prices; what stopping
 and resuming takes is charged in addition, at the least price of the periods that it can touch, and fills no time. So
 every life that an engine can give the job costs at least as much. Axes: P periods of one job from its earliest start to
-its latest end.
+its latest end; K numbers of full periods done; X a table of the least costs, by period, whether the part of a period is
+used, state, and K.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +18,8 @@ from noonward.compiled import kernel
 
 NEAR = 1e-9
 """Periods of work below which two amounts count as equal."""
+WAYS: Final = 4
+"""Whether the open pieces of the first and the last period are used: neither, the first, the last, both."""
 OFF, ON = 0, 1
 STAYED, STOPPED, HEAD = 0, 1, 2
 FROM_ON, FROM_OFF, FIRST, TAIL_FROM_OFF, TAIL_FROM_ON, TAIL_FIRST = 0, 1, 2, 3, 4, 5
@@ -22,68 +27,72 @@ FROM_ON, FROM_OFF, FIRST, TAIL_FROM_OFF, TAIL_FROM_ON, TAIL_FIRST = 0, 1, 2, 3, 
 
 @kernel()
 def _run_or_rest(
-    off_K: F8, on_K: F8, usd: tuple[float, float, float, float], least: int, most: int, new_off_K: F8, new_on_K: F8,
-    off_by_K: U1, on_by_K: U1,
-) -> None:  # fmt: skip
-    """Takes a full period's step for some numbers of periods done, K: the job rests in it, or runs through it.
+    off_K: F8,
+    on_K: F8,
+    off_before_K: F8,
+    on_before_K: F8,
+    usd: tuple[float, float, float, float],
+    new_off_K: F8,
+    new_on_K: F8,
+) -> None:
+    """Takes a period's step for some numbers of periods done: the job rests in it, or runs through it.
 
     Written without branches, so that several numbers are reckoned at once.
 
     Args:
         off_K: Least cost so far of a job that rests.
         on_K: The same of one that runs.
+        off_before_K: As ``off_K``, before the period is done.
+        on_before_K: As ``on_K``, before the period is done.
         usd: Cost of a stop after the period before, of a resume, and of the period; what overhead can earn in it.
-        least: Least number of periods done, at least 2.
-        most: Largest one.
         new_off_K: Written.
         new_on_K: Written.
-        off_by_K: Written, the step that led there.
-        on_by_K: Written.
     """
     stop, resume, cost, bonus = usd
-    for k in range(least, most + 1):
+    for k in range(len(new_off_K)):
         rests, stops = off_K[k], on_K[k] + stop
-        stopped = stops < rests
-        new_off_K[k] = (stops if stopped else rests) - bonus
-        off_by_K[k] = STOPPED if stopped else STAYED
-        runs_on, resumes = on_K[k - 1] + cost, off_K[k - 1] + resume + cost
-        resumed = resumes < runs_on
-        new_on_K[k] = (resumes if resumed else runs_on) - bonus
-        on_by_K[k] = FROM_OFF if resumed else FROM_ON
+        new_off_K[k] = (stops if stops < rests else rests) - bonus
+        runs_on, resumes = on_before_K[k] + cost, off_before_K[k] + resume + cost
+        new_on_K[k] = (resumes if resumes < runs_on else runs_on) - bonus
 
 
 @kernel()
 def _add_part(
-    off_K: F8, on_K: F8, usd: tuple[float, float, float, float], stop: float, least: int, most: int, new_off_K: F8,
-    new_on_K: F8, off_by_K: U1, on_by_K: U1,
-) -> None:  # fmt: skip
-    """Improves a full period's step by lives that use only a part of it, its beginning or its end.
+    off_K: F8, on_K: F8, usd: tuple[float, float, float, float], stop: float, new_off_K: F8, new_on_K: F8
+) -> None:
+    """Improves a period's step by lives that use only a part of it, its beginning or its end.
 
     Args:
         off_K: Least cost so far of a job that rests and has not used the part.
         on_K: The same of one that runs.
         usd: Cost of a stop after the period before, of a resume, and of the part; what overhead can earn in it.
         stop: Cost of a stop after this period.
-        least: Least number of periods done.
-        most: Largest one.
         new_off_K: Improved; what overhead can earn is taken off here.
         new_on_K: The same.
-        off_by_K: Rewritten where it is.
-        on_by_K: Rewritten where it is.
     """
     stop_before, resume, used, bonus = usd
-    for k in range(least, most + 1):
+    for k in range(len(new_off_K)):
         rests, head = new_off_K[k], on_K[k] + used + stop
-        better = head < rests
-        new_off_K[k] = (head if better else rests) - bonus
-        off_by_K[k] = HEAD if better else off_by_K[k]
-        runs, tail, by = new_on_K[k], off_K[k] + resume + used, on_by_K[k]
-        better = tail < runs
-        runs, by = (tail if better else runs), (TAIL_FROM_OFF if better else by)
+        new_off_K[k] = (head if head < rests else rests) - bonus
+        runs, tail = new_on_K[k], off_K[k] + resume + used
+        runs = tail if tail < runs else runs
         tail = on_K[k] + stop_before + resume + used
-        better = tail < runs
-        new_on_K[k] = (tail if better else runs) - bonus
-        on_by_K[k] = TAIL_FROM_ON if better else by
+        new_on_K[k] = (tail if tail < runs else runs) - bonus
+
+
+@kernel()
+def _split(share_P: F8, units: float, way: int) -> tuple[bool, bool, bool, int, float]:
+    """Returns whether a way can make up a life: the pieces that it uses, and the full periods and the part they leave.
+
+    Returns:
+        (whether it can, first piece, last piece, full periods, part of one further period; 0 for none).
+    """
+    first_piece, last_piece = way % 2 == 1, way >= 2
+    rest = units - first_piece * share_P[0] - last_piece * share_P[-1]
+    whole = int(rest + NEAR)
+    part = max(0.0, rest - whole)
+    taken = (first_piece and share_P[0] >= 1.0) or (last_piece and share_P[-1] >= 1.0)  # full periods hold them
+    return rest >= -NEAR and not taken, first_piece, last_piece, whole, part if part > NEAR else 0.0
 
 
 @kernel()
@@ -98,9 +107,9 @@ def _whole_periods(
     last_piece: bool,
     whole: int,
     part: float,
-    choice: U1,
+    usd_X: F8,
 ) -> tuple[float, int, int]:
-    """Finds the cheapest life of ``whole`` full periods, a part of one, and the given pieces of the first and the last.
+    """Finds the least cost of ``whole`` full periods, a part of one, and the given pieces of the first and the last.
 
     Args:
         cost_P: Cost of running through a full period, USD.
@@ -113,98 +122,129 @@ def _whole_periods(
         last_piece: The same of the last period; the life then ends there.
         whole: Number of full periods.
         part: Share of one further period, below 1; 0 for none.
-        choice: Receives the step that led to each state, shape (P, 2, 2, whole + 1): state, whether the part is used.
+        usd_X: Receives the least cost of each state after each period, in row p + 1 for period p; of two rows, each
+            holds every other period in turn. Column k + 1 is of k periods done.
 
     Returns:
         (cost in USD, last period, 1 if its use is the part at its beginning); infinite cost where there is none.
     """
-    periods, need = len(cost_P), 1 if part > 0.0 else 0
-    old = np.full((2, 2, whole + 1), np.inf)
-    new = np.full((2, 2, whole + 1), np.inf)
+    periods, need, rows = len(cost_P), 1 if part > 0.0 else 0, len(usd_X)
+    usd_X[0, :, :, :] = np.inf
+    usd_X[:, :, :, 0] = np.inf
     best, best_p, best_head = np.inf, -1, 0
     for p in range(periods):
-        share, cost = share_P[p], cost_P[p]
+        old, new = usd_X[p % rows], usd_X[(p + 1) % rows]
+        cost, resume, stop, bonus = share_P[p] * cost_P[p], resume_P[p], stop_P[p], bonus_P[p]
+        stop_before = stop_P[p - 1] if p > 0 else 0.0
         piece = (first_piece and p == 0) or (last_piece and p == periods - 1)
-        full = not piece and share >= 1.0
-        parted = need == 1 and not piece and part <= share + NEAR
+        runs = piece or share_P[p] >= 1.0
+        parted = need == 1 and not piece and part <= share_P[p] + NEAR
         may_begin = p == 0 or not first_piece
         least, most = max(0, whole - (periods - 1 - p)), min(whole, p + 1)
-        fast = p > 0 and full  # most periods; nothing begins in them that has done two or more
+        one, other, before = least + 1, most + 2, 0 if piece else 1
         for flag in range(need + 1):
-            for k in range(least, (min(most, 1) if fast else most) + 1):
-                off, off_by = old[OFF, flag, k], STAYED
-                if p > 0 and old[ON, flag, k] + stop_P[p - 1] < off:
-                    off, off_by = old[ON, flag, k] + stop_P[p - 1], STOPPED
-                on, on_by = np.inf, FROM_ON
-                before = k if piece else k - 1
-                if (piece or full) and before >= 0:
-                    used = share * cost
-                    on = old[ON, flag, before] + used
-                    if old[OFF, flag, before] + resume_P[p] + used < on:
-                        on, on_by = old[OFF, flag, before] + resume_P[p] + used, FROM_OFF
-                    if may_begin and flag == 0 and before == 0 and used < on:
-                        on, on_by = used, FIRST
-                if flag == 1 and parted:
-                    used = part * cost
-                    head = old[ON, 0, k] + used
-                    if k == whole and not last_piece and head + end_P[p] - bonus_P[p] < best:
-                        best, best_p, best_head = head + end_P[p] - bonus_P[p], p, 1
-                    if head + stop_P[p] < off:
-                        off, off_by = head + stop_P[p], HEAD
-                    if old[OFF, 0, k] + resume_P[p] + used < on:
-                        on, on_by = old[OFF, 0, k] + resume_P[p] + used, TAIL_FROM_OFF
-                    if p > 0 and old[ON, 0, k] + stop_P[p - 1] + resume_P[p] + used < on:
-                        on, on_by = old[ON, 0, k] + stop_P[p - 1] + resume_P[p] + used, TAIL_FROM_ON
-                    if may_begin and k == 0 and used < on:
-                        on, on_by = used, TAIL_FIRST
-                new[OFF, flag, k], new[ON, flag, k] = off - bonus_P[p], on - bonus_P[p]
-                choice[p, OFF, flag, k], choice[p, ON, flag, k] = off_by, on_by
-        if fast and most > 1:
-            off_FK, on_FK, by_FK, used, first = old[OFF], old[ON], choice[p], part * cost, max(least, 2)
-            if parted and most == whole and not last_piece and on_FK[0, whole] + used + end_P[p] - bonus_P[p] < best:
-                best, best_p, best_head = on_FK[0, whole] + used + end_P[p] - bonus_P[p], p, 1
-            for flag in range(need + 1):
-                later = 0.0 if flag == 1 and parted else bonus_P[p]
-                usd = stop_P[p - 1], resume_P[p], cost, later
-                _run_or_rest(
-                    off_FK[flag], on_FK[flag], usd, first, most, new[OFF, flag], new[ON, flag], by_FK[OFF, flag],
-                    by_FK[ON, flag],
-                )  # fmt: skip
-            if parted:
-                usd = stop_P[p - 1], resume_P[p], used, bonus_P[p]
-                _add_part(
-                    off_FK[0], on_FK[0], usd, stop_P[p], first, most, new[OFF, 1], new[ON, 1], by_FK[OFF, 1],
-                    by_FK[ON, 1],
-                )  # fmt: skip
-        if (not last_piece or p == periods - 1) and new[ON, need, whole] + end_P[p] < best:
-            best, best_p, best_head = new[ON, need, whole] + end_P[p], p, 0
-        old, new = new, old
+            off_K, on_K = old[flag, OFF], old[flag, ON]
+            usd = stop_before, resume, cost if runs else np.inf, 0.0 if flag == 1 and parted else bonus
+            _run_or_rest(
+                off_K[one:other], on_K[one:other], off_K[one - before : other - before],
+                on_K[one - before : other - before], usd, new[flag, OFF, one:other],
+                new[flag, ON, one:other],
+            )  # fmt: skip
+            if most < whole:
+                new[flag, :, other] = np.inf
+        if runs and may_begin and least <= before <= most:
+            new[0, ON, before + 1] = min(new[0, ON, before + 1], cost - bonus)
+        if parted:
+            used = part * cost_P[p]
+            _add_part(
+                old[0, OFF, one:other], old[0, ON, one:other], (stop_before, resume, used, bonus), stop,
+                new[1, OFF, one:other], new[1, ON, one:other],
+            )  # fmt: skip
+            if may_begin and least == 0:
+                new[1, ON, 1] = min(new[1, ON, 1], used - bonus)
+            if most == whole and not last_piece and old[0, ON, whole + 1] + used + end_P[p] - bonus < best:
+                best, best_p, best_head = old[0, ON, whole + 1] + used + end_P[p] - bonus, p, 1
+        if (not last_piece or p == periods - 1) and most == whole and new[need, ON, whole + 1] + end_P[p] < best:
+            best, best_p, best_head = new[need, ON, whole + 1] + end_P[p], p, 0
     return best, best_p, best_head
 
 
 @kernel()
+def _step_off(old: F8, flag: int, k: int, head_usd: float, stop_before: float, stop: float) -> int:
+    """Returns the step by which a life came to rest in a period, having done k full ones.
+
+    Args:
+        old: Least costs before the period.
+        flag: Whether it has used the part.
+        k: Full periods done.
+        head_usd: Cost of the part at the beginning of this period; infinite where it cannot be there.
+        stop_before: Cost of a stop after the period before, USD.
+        stop: Cost of a stop after this one, USD.
+    """
+    off, by = old[flag, OFF, k + 1], STAYED
+    if old[flag, ON, k + 1] + stop_before < off:
+        off, by = old[flag, ON, k + 1] + stop_before, STOPPED
+    return HEAD if flag == 1 and old[0, ON, k + 1] + head_usd + stop < off else by
+
+
+@kernel()
+def _step_on(old: F8, flag: int, k: int, before: int, usd: tuple[float, float, float, float], may_begin: bool) -> int:
+    """Returns the step by which a life came to run in a period, having done k full ones.
+
+    Args:
+        old: Least costs before the period.
+        flag: Whether it has used the part.
+        k: Full periods done.
+        before: Those done before the period, if it runs through it.
+        usd: Cost of a stop after the period before, of a resume, of the period, and of the part at its end; infinite
+            where it cannot run through it, or the part cannot be there.
+        may_begin: Whether the life may begin in it.
+    """
+    stop_before, resume, cost, used = usd
+    on, by = old[flag, ON, before + 1] + cost, FROM_ON
+    if old[flag, OFF, before + 1] + resume + cost < on:
+        on, by = old[flag, OFF, before + 1] + resume + cost, FROM_OFF
+    if may_begin and flag == 0 and before == 0 and cost < on:
+        on, by = cost, FIRST
+    if flag == 1:
+        if old[0, OFF, k + 1] + resume + used < on:
+            on, by = old[0, OFF, k + 1] + resume + used, TAIL_FROM_OFF
+        if old[0, ON, k + 1] + stop_before + resume + used < on:
+            on, by = old[0, ON, k + 1] + stop_before + resume + used, TAIL_FROM_ON
+        if may_begin and k == 0 and used < on:
+            by = TAIL_FIRST
+    return by
+
+
+@kernel()
 def _trace(
-    choice: U1,
+    cost_P: F8,
+    resume_P: F8,
+    stop_P: F8,
     share_P: F8,
     first_piece: bool,
     last_piece: bool,
     whole: int,
     part: float,
+    usd_X: F8,
     at: int,
     head: int,
     used_P: F8,
     resumed_P: U1,
     stopped_P: U1,
 ) -> None:
-    """Writes use, resumes and stops of the life that ``_whole_periods`` found."""
+    """Writes use, resumes and stops of the life that ``_whole_periods`` found: how each least cost came about."""
     periods = len(used_P)
     state, flag, k, p = ON, 1 if part > 0.0 else 0, whole, at
     if head == 1:
         used_P[p] = part
         flag, p = 0, p - 1
     while p >= 0:
-        by = choice[p, state, flag, k]
+        piece = (first_piece and p == 0) or (last_piece and p == periods - 1)
+        stop_before = stop_P[p - 1] if p > 0 else 0.0
+        part_usd = part * cost_P[p] if not piece and part <= share_P[p] + NEAR else np.inf
         if state == OFF:
+            by = _step_off(usd_X[p], flag, k, part_usd, stop_before, stop_P[p])
             if by == HEAD:
                 used_P[p] = part
                 stopped_P[p] = 1
@@ -212,25 +252,24 @@ def _trace(
             elif by == STOPPED:
                 stopped_P[p - 1] = 1
                 state = ON
-        elif by >= TAIL_FROM_OFF:
+            p -= 1
+            continue
+        before = k if piece else k - 1
+        usd = stop_before, resume_P[p], share_P[p] * cost_P[p] if piece or share_P[p] >= 1.0 else np.inf, part_usd
+        by = _step_on(usd_X[p], flag, k, before, usd, p == 0 or not first_piece)
+        if by >= TAIL_FROM_OFF:
             used_P[p] = part
-            if by == TAIL_FIRST:
-                return
-            resumed_P[p] = 1
             flag = 0
-            if by == TAIL_FROM_ON:
-                stopped_P[p - 1] = 1
-            else:
-                state = OFF
         else:
             used_P[p] = share_P[p]
-            if not ((first_piece and p == 0) or (last_piece and p == periods - 1)):
-                k -= 1
-            if by == FIRST:
-                return
-            if by == FROM_OFF:
-                resumed_P[p] = 1
-                state = OFF
+            k = before
+        if by in (FIRST, TAIL_FIRST):
+            return
+        if by == TAIL_FROM_ON:
+            stopped_P[p - 1] = 1
+        elif by != FROM_ON:
+            state = OFF
+        resumed_P[p] = by != FROM_ON
         p -= 1
 
 
@@ -256,6 +295,7 @@ def suspended_life(
     end_P: F8,
     share_P: F8,
     units: float,
+    below_usd: float,
     used_P: F8,
     resumed_P: U1,
     stopped_P: U1,
@@ -275,48 +315,42 @@ def suspended_life(
         end_P: Cost of an end in a period, USD.
         share_P: Share of each period that is open.
         units: Useful time needed, periods.
+        below_usd: Sum that the life is to cost less than, USD.
         used_P: Receives the useful time in each period.
         resumed_P: Receives 1 where a resume comes before the useful time of a period.
         stopped_P: Receives 1 where a stop follows it.
 
     Returns:
-        The cost, USD; infinite where the open time is too short.
+        The cost, USD; infinite where it is not below the sum, or the open time is too short, and nothing is used then.
     """
-    periods = len(cost_P)
     used_P[:], resumed_P[:], stopped_P[:] = 0.0, 0, 0
-    if periods == 1:
-        if units > share_P[0] + NEAR:
-            return np.inf
-        used_P[0] = units
-        return float(cost_P[0] * units + end_P[0] - bonus_P[0])
+    periods = len(cost_P)
     if units > share_P.sum() + NEAR:
         return np.inf
-    choice = np.empty((periods, 2, 2, int(units + NEAR) + 1), dtype=np.uint8)
-    best, chosen, tried, at, head = np.inf, -1, -1, 0, 0
-    for way in range(4):
-        first_piece, last_piece = way % 2 == 1, way >= 2
-        if (first_piece and share_P[0] >= 1.0) or (last_piece and share_P[-1] >= 1.0):
-            continue
-        rest = units - first_piece * share_P[0] - last_piece * share_P[-1]
-        if rest < -NEAR:
-            continue
-        whole = int(rest + NEAR)
-        part = max(0.0, rest - whole)
-        part = part if part > NEAR else 0.0
-        tried = way
-        found, p, by = _whole_periods(
-            cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, choice
-        )
-        if found < best:
-            best, chosen, at, head = found, way, p, by
+    if periods == 1:
+        usd = cost_P[0] * units + end_P[0] - bonus_P[0]
+        used_P[0] = units if usd < below_usd else 0.0
+        return float(usd if usd < below_usd else np.inf)
+    columns = int(units + NEAR) + 2
+    two_X = np.empty((2, 2, 2, columns))
+    best, chosen = below_usd, -1
+    for way in range(WAYS):
+        can, first_piece, last_piece, whole, part = _split(share_P, units, way)
+        if can:
+            usd, _, _ = _whole_periods(
+                cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, two_X
+            )
+            if usd < best:
+                best, chosen = usd, way
     if chosen < 0:
         return np.inf
-    first_piece, last_piece = chosen % 2 == 1, chosen >= 2
-    rest = units - first_piece * share_P[0] - last_piece * share_P[-1]
-    whole = int(rest + NEAR)
-    part = max(0.0, rest - whole)
-    part = part if part > NEAR else 0.0
-    if chosen < tried:  # the table holds the steps of the last way that was tried
-        _whole_periods(cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, choice)
-    _trace(choice, share_P, first_piece, last_piece, whole, part, at, head, used_P, resumed_P, stopped_P)
+    _, first_piece, last_piece, whole, part = _split(share_P, units, chosen)
+    usd_X = np.empty((periods + 1, 2, 2, columns))
+    _, at, head = _whole_periods(
+        cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, usd_X
+    )
+    _trace(
+        cost_P, resume_P, stop_P, share_P, first_piece, last_piece, whole, part, usd_X, at, head, used_P, resumed_P,
+        stopped_P,
+    )  # fmt: skip
     return best

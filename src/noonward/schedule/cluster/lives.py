@@ -48,7 +48,7 @@ STRETCHES: Final = 32
 BLOCKED_USD: Final = 1e7
 """Cost of an hour in which others leave no room, USD: above that of any job's run."""
 NEAR_USD: Final = 1e-6
-"""Sums closer than this count as equal where a life is not searched for because it costs too much, USD."""
+"""What a life may cost more than the given sum and is found all the same, USD: sums are rounded."""
 KEPT: Final = 0.5
 """Share of what is left of a job's slack that its life leaves unused: GPUs may come free later than booked, and a
 suspended job that comes too late has run in vain."""
@@ -182,7 +182,7 @@ def _cheapest(
         until_h: Last one.
         units: Hours that it must run.
         runs_now: Whether the life begins with a run through the rest of the current hour.
-        below_usd: Sum, USD. It is not searched for where it surely costs as much, which is seen fast; infinite: always.
+        below_usd: Sum, USD; infinite: it is always found. What surely costs as much is seen fast.
         used_P: Written, hours in use from the hour of ``from_h`` on; it has room for all.
 
     Returns:
@@ -200,13 +200,15 @@ def _cheapest(
         if cost_P[0] >= BLOCKED_USD:  # others count on its GPUs
             return np.inf, 0.0
         cost_P[0] -= 100.0 * BLOCKED_USD
-    if np.isfinite(below_usd) and least_usd(cost_P, share_P, units) > below_usd + NEAR_USD:
+    limit_usd = below_usd + NEAR_USD
+    if np.isfinite(below_usd) and least_usd(cost_P, share_P, units) > limit_usd:
         return np.inf, 0.0
     nothing_P = np.zeros(periods)
     resumed_P, stopped_P = np.zeros(periods, np.uint8), np.zeros(periods, np.uint8)
     found = suspended_life(
-        cost_P, resume_P, stop_P, nothing_P, nothing_P, share_P, units, used_P[:periods], resumed_P, stopped_P
-    )
+        cost_P, resume_P, stop_P, nothing_P, nothing_P, share_P, units, limit_usd, used_P[:periods], resumed_P,
+        stopped_P,
+    )  # fmt: skip
     used_P[periods:] = 0.0
     if runs_now:
         found += 100.0 * BLOCKED_USD * used_P[0]

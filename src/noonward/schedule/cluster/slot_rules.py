@@ -227,15 +227,20 @@ def _mean_cost_usd(view: ClusterView, memory: RuleMemory) -> float:
 
 @rule
 def _patient(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
-    dear = WAIT_ABOVE * _mean_cost_usd(view, memory)
+    dear, cheap = WAIT_ABOVE * _mean_cost_usd(view, memory), False
+    for s in range(view.site_S.shape[0]):
+        cheap = cheap or not _cost_usd(view, s) > dear
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job < 0:
             continue
-        best = cheapest_site(view, s, job)
         record = view.job_J[job]
         left_s = record.deadline_s - view.run_1[0].now_s
-        if best >= 0 and left_s > KEPT_SLACK * (record.deadline_s - record.arrival_s) and _cost_usd(view, best) > dear:
+        waits = left_s > KEPT_SLACK * (record.deadline_s - record.arrival_s)
+        if waits and not cheap:  # wherever there is room
+            continue
+        best = cheapest_site(view, s, job)
+        if best >= 0 and waits and _cost_usd(view, best) > dear:
             best = -1
         answers.answer_N[s].choice = 1 + best
 

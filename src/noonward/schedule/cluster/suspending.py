@@ -90,7 +90,9 @@ def _kept_s(view: ClusterView, memory: RuleMemory, job: int) -> float:
 @rule
 def _suspend_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     _note_limits(view, memory)
-    running = view.run_1[0].kind == ASK_RUNNING
+    running, cheap = view.run_1[0].kind == ASK_RUNNING, False
+    for s in range(view.site_S.shape[0]):
+        cheap = cheap or not _is_expensive(view, memory, s)
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job < 0:
@@ -100,9 +102,12 @@ def _suspend_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) 
             if _is_expensive(view, memory, s) and resume_until_s(view, job) - back_s(view, job) > kept_s:
                 answers.answer_N[s].choice = 1 + s
             continue
-        best = cheapest_site(view, s, job)
         left_s = view.job_J[job].deadline_s - view.run_1[0].now_s
-        if best >= 0 and not np.isinf(left_s) and left_s > kept_s and _is_expensive(view, memory, best):
+        waits = not np.isinf(left_s) and left_s > kept_s
+        if waits and not cheap:  # wherever there is room
+            continue
+        best = cheapest_site(view, s, job)
+        if best >= 0 and waits and _is_expensive(view, memory, best):
             best = -1
         answers.answer_N[s].choice = 1 + best
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from noonward.errors import MissingExtraError, ScenarioError
 from noonward.notices import tell
+from noonward.runtime.shared import shared
 
 
 class OddError(Exception):
@@ -74,3 +75,21 @@ class Square:
         except FileExistsError:
             return
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads a file, once for all specs of a call."""
+
+    n: int
+    path: Path
+    label = "reading"
+    group = "reading"
+    portable = True
+
+    def run(self):
+        time.sleep(0.02)
+        return shared(self.path, self.path.read_text)
+
+    def keep(self, found):
+        return found

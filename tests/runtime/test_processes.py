@@ -18,7 +18,7 @@ from noonward.runtime.executor import map_runs
 from noonward.runtime.processes import Processes
 from noonward.schedule.cluster.slot_rules import LocalFcfs
 from noonward.schedule.policies import default_registry, register, using
-from runtime.specs import Square
+from runtime.specs import Reading, Square
 
 TINY = load_scenario("tiny")
 
@@ -75,6 +75,13 @@ def test_specs_that_come_last_wait_until_no_other_is_left():
     todo = list(range(5))
     asked = [(0, set()), (0, {0}), (1, {0, 1, 2}), (0, {0, 1}), (0, {0, 1})]
     assert [next_of(todo, specs, group, taken) for group, taken in asked] == [1, 3, 4, 0, 2]
+
+
+def test_a_file_that_changed_since_the_last_call_is_read_again(workers, tmp_path):
+    path = tmp_path / "signals.csv"
+    for text in ("one", "two"):
+        path.write_text(text)
+        assert map_runs([Reading(n, path) for n in range(6)], workers) == [text] * 6
 
 
 def test_small_jobs_start_no_workers():
@@ -187,7 +194,7 @@ sys.path[:0] = {path!r}
 from pathlib import Path
 from noonward.runtime.executor import map_runs
 from noonward.runtime.processes import Processes
-from runtime.specs import Square
+from runtime.specs import Reading, Square
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

@@ -15,6 +15,7 @@ from runtime.test_processes import files_of
 
 TINY = load_scenario("tiny")
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra 'ray' is not installed")
+pytestmark = pytest.mark.xdist_group("ray")
 
 
 @pytest.fixture(scope="module")

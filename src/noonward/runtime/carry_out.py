@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import traceback
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from noonward.errors import NoonwardError
 from noonward.runtime.executor import Spec, comes_last
+from noonward.runtime.shared import kept_for
 
 TRIES: Final = 3
 """How often a spec may lose its worker before it is given up."""
@@ -25,9 +27,21 @@ THREAD_VARIABLES: Final = (
 """Environment variables that hold libraries to one thread, so that workers do not compete for cores."""
 
 
-def carry_out(spec: bytes) -> bytes:
-    """Runs a pickled spec; returns (True, result) or (False, error), pickled."""
+def new_call() -> str:
+    """Returns a name for one call of ``map_runs``: what its specs share is built once, from files as they then are."""
+    return uuid.uuid4().hex
+
+
+def packed(spec: Spec, call: str) -> bytes:
+    """Returns a spec as ``carry_out`` takes it."""
+    return pickle.dumps((call, pickle.dumps(spec)))
+
+
+def carry_out(message: bytes) -> bytes:
+    """Runs a spec that was packed; returns (True, result) or (False, error), pickled."""
     try:
+        call, spec = pickle.loads(message)
+        kept_for(call)
         return pickle.dumps((True, pickle.loads(spec).run()))
     except Exception as error:
         return pickle.dumps((False, portable_error(error)))

@@ -24,7 +24,9 @@ from noonward.runtime.carry_out import (
     cores,
     first_error,
     lost,
+    new_call,
     next_of,
+    packed,
     portable_error,
     single_threaded,
     unpacked,
@@ -142,6 +144,7 @@ class Processes:
 
     def _apart(self, specs: Sequence[Spec], todo: list[int]) -> Iterator[tuple[int, Any]]:
         """Carries out the rest in the workers."""
+        call = new_call()
         tries: dict[int, int] = {}
         errors: dict[int, BaseException] = {}
         idle = list(self._workers) if self._workers else []
@@ -149,7 +152,7 @@ class Processes:
             for worker in list(idle):
                 if todo:
                     idle.remove(worker)
-                    self._give(worker, specs, todo, errors)
+                    self._give(worker, specs, todo, errors, call)
             ready = wait([worker.pipe for worker in self._workers if worker.place is not None], LISTEN_S)
             for worker in [worker for worker in self._workers if worker.pipe in ready]:
                 place = worker.place
@@ -179,13 +182,15 @@ class Processes:
                 yield place or 0, found
         first_error(errors)
 
-    def _give(self, worker: _Worker, specs: Sequence[Spec], todo: list[int], errors: dict[int, BaseException]) -> None:
+    def _give(
+        self, worker: _Worker, specs: Sequence[Spec], todo: list[int], errors: dict[int, BaseException], call: str
+    ) -> None:
         """Sends the next spec to an idle worker."""
         taken = {other.group for other in self._workers if other.place is not None}
         place = next_of(todo, specs, worker.group, taken)
         worker.place, worker.group = place, specs[place].group
         try:
-            worker.pipe.send_bytes(pickle.dumps(specs[place]))
+            worker.pipe.send_bytes(packed(specs[place], call))
             tell("progress", specs[place].label)
         except OSError:
             pass  # it died meanwhile, which reading from it shows

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from noonward.errors import MissingExtraError, NoonwardError
-from noonward.runtime.carry_out import THREAD_VARIABLES, TRIES, carry_out, first_error, lost, next_of, unpacked
+from noonward.runtime.carry_out import (
+    THREAD_VARIABLES,
+    TRIES,
+    carry_out,
+    first_error,
+    lost,
+    new_call,
+    next_of,
+    packed,
+    unpacked,
+)
 from noonward.runtime.executor import Spec
 from noonward.sources import package_digest
 
@@ -63,19 +73,24 @@ class RayCluster:
         self._task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(_task)
         self._digest = package_digest()
 
+    @property
+    def cores(self) -> int:
+        """Cores of the nodes that are there now; 1 while there is none."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
     def each(self, specs: Sequence[Spec]) -> Iterator[tuple[int, Any]]:
         """Yields (position, result) of every spec, in the order they finish."""
         todo = [place for place, spec in enumerate(specs) if spec.portable]
         for place in (place for place, spec in enumerate(specs) if not spec.portable):
             yield place, specs[place].run()
+        call = new_call()
         errors: dict[int, BaseException] = {}
         running: dict[Any, int] = {}
-        at_once = max(1, 2 * int(self._ray.cluster_resources().get("CPU", 1)))
         try:
             while todo or running:
-                while todo and len(running) < at_once:
+                while todo and len(running) < 2 * self.cores:
                     place = next_of(todo, specs, None, set())
-                    running[self._task.remote(pickle.dumps(specs[place]), self._digest)] = place
+                    running[self._task.remote(packed(specs[place], call), self._digest)] = place
                 for reference in self._ray.wait(list(running))[0]:
                     place = running.pop(reference)
                     try:

@@ -8,6 +8,8 @@ from typing import Any, Final
 KEPT: Final = 2
 """Things that are kept."""
 _kept: dict[Hashable, Any] = {}
+_call: str = ""
+"""Call of ``map_runs`` that it was made for, in a worker."""
 
 
 def shared(key: Hashable, make: Callable[[], Any]) -> Any:
@@ -22,3 +24,11 @@ def shared(key: Hashable, make: Callable[[], Any]) -> Any:
 def forget() -> None:
     """Drops what is kept: the files it was read from may change."""
     _kept.clear()
+
+
+def kept_for(call: str) -> None:
+    """Drops, in a worker, what was made for another call of ``map_runs`` than this one."""
+    global _call
+    if call != _call:
+        forget()
+        _call = call

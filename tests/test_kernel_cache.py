@@ -157,18 +157,36 @@ def four_times(x):
 def eight_times(x):
     return 2 * four_times(x)
 
+@kernel(apart=True)
+def apart(x):
+    return 2 * four_times(x)
+
+@kernel(allocates=False)
+def calls_apart(x):
+    return apart(2 * x) // 2
+
 @kernel(int64(int64, int64), allocates=False)
 def by_address(function, x):
     return 1 + call_at(function, x)
 """
-WORTH = {"twice": 10, "four_times": 20, "eight_times": 40}
-NEEDS = {"twice": {"twice"}, "four_times": {"twice", "four_times"}, "eight_times": set(WORTH)}
+WORTH = {"twice": 10, "four_times": 20, "eight_times": 40, "apart": 40, "calls_apart": 40}
+FOUR = {"twice", "four_times"}
+NEEDS = {
+    "twice": {"twice"},
+    "four_times": FOUR,
+    "eight_times": FOUR | {"eight_times"},
+    "apart": FOUR | {"apart"},
+    "calls_apart": FOUR | {"apart", "calls_apart"},
+}
 PROCESSES = [
     ["twice four_times eight_times", "twice four_times eight_times"],
     ["eight_times four_times twice", "eight_times four_times twice"],
     ["four_times", "four_times"],
     # A function is compiled where those it rests on had been read back one by one.
     ["four_times", "twice four_times eight_times", "eight_times"],
+    ["calls_apart", "apart calls_apart"],
+    ["calls_apart apart", "apart", "calls_apart four_times"],
+    ["apart", "calls_apart", "calls_apart apart"],
 ]
 
 

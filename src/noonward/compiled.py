@@ -138,7 +138,15 @@ def _plain(of: Any) -> Any:
     return types.int64 if isinstance(of, types.Integer) and of != types.uint64 else of
 
 
-class _Part(CPUDispatcher):
+class _OfPlainTypes(CPUDispatcher):
+    """A function that compiled callers have compiled for plain types alone."""
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Prepares the function for a caller."""
+        return super().get_call_template(tuple(map(_plain, args)), {name: _plain(of) for name, of in kws.items()})
+
+
+class _Part(_OfPlainTypes):
     """A function whose code goes into its callers, compiled for them alone."""
 
     def compile(self, sig: Any) -> Any:
@@ -146,10 +154,6 @@ class _Part(CPUDispatcher):
         if not self.overloads:
             tell("part", self.py_func.__name__)
         return super().compile(sig)
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Prepares the function for a caller."""
-        return super().get_call_template(tuple(map(_plain, args)), {name: _plain(of) for name, of in kws.items()})
 
 
 class _Pasted(_Part):
@@ -248,6 +252,7 @@ def kernel(
     signature: Any = None,
     *,
     inline: bool = False,
+    apart: bool = False,
     allocates: bool = True,
     stands_for: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Any]:
@@ -258,6 +263,9 @@ def kernel(
             address, and for those that must exist once. Without it the function compiles for the types it is given.
         inline: Have the function's code pasted into its callers, unless it is long. It has no machine code and no file
             in the cache of its own.
+        apart: Have compiled callers call the function where it lies, instead of taking its code in: for long functions
+            that work long per call. It is compiled once for them all and for Python, and not again with each of them.
+            One with a signature is apart in any case.
         allocates: Whether the function makes arrays. One that only reads and writes those it is given goes without
             reference counts, several times faster where it handles many.
         stands_for: Function under whose file and name it is compiled and cached, where it was made from one; itself
@@ -286,8 +294,12 @@ def kernel(
         if known is not function:
             function.__module__, function.__qualname__ = known.__module__, f"{known.__qualname__}.{function.__name__}"
             function.__name__ = f"{known.__name__}_{function.__name__}"
-        if signature is None:
-            made: Any = _Called(function, locals={}, targetoptions={**options, "no_cfunc_wrapper": True})
+        if apart and signature is None:
+            made: Any = _OfPlainTypes(
+                function, locals={}, targetoptions={**options, "no_cfunc_wrapper": True}, pipeline_class=_APART
+            )
+        elif signature is None:
+            made = _Called(function, locals={}, targetoptions={**options, "no_cfunc_wrapper": True})
             made.part = _Part(function, locals={}, targetoptions={**options, **_NO_ENTRY}, pipeline_class=_PART)
         else:
             made = _OnDemand(function, locals={}, targetoptions=options, pipeline_class=_APART)

@@ -11,7 +11,7 @@ from noonward.compiled import kernel
 from noonward.units import HOUR_S, WATT_SECONDS_PER_MWH
 
 
-@kernel()
+@kernel(allocates=False)
 def carried_out(
     options: FreeOptions,
     o: int,
@@ -95,7 +95,7 @@ def carried_out(
     return -np.inf, 0
 
 
-@kernel()
+@kernel(allocates=False)
 def ended_usd(options: FreeOptions, o: int, prices: Prices, end_s: float) -> float:
     """Returns what the emissions of a result's return cost after an end, USD."""
     if options.return_kwh_O[o] <= 0.0:
@@ -107,7 +107,7 @@ def ended_usd(options: FreeOptions, o: int, prices: Prices, end_s: float) -> flo
     return float(prices.usd_per_g * grams)
 
 
-@kernel()
+@kernel(allocates=False)
 def carried_capped(
     options: FreeOptions,
     o: int,
@@ -145,7 +145,7 @@ def carried_capped(
     return float((begin_s - slot * slot_s) / part_s * most)
 
 
-@kernel()
+@kernel(allocates=False)
 def carried_resized(
     options: FreeOptions,
     o: int,

@@ -29,7 +29,7 @@ LEAST_SHARE: Final = 1e-6
 """Share of the value that a pass gains at least for another one to follow."""
 
 
-@kernel()
+@kernel(allocates=False)
 def _hold(free_T: I4, from_N: I8, until_N: I8, gpus_N: I8, count: int, sign: int) -> None:
     """Takes the GPUs of some segments of slots out of the free ones (sign 1), or gives them back (-1)."""
     for n in range(count):
@@ -37,7 +37,7 @@ def _hold(free_T: I4, from_N: I8, until_N: I8, gpus_N: I8, count: int, sign: int
             free_T[t] -= sign * gpus_N[n]
 
 
-@kernel()
+@kernel(allocates=False)
 def _fits(free_T: I4, from_N: I8, until_N: I8, gpus_N: I8, count: int) -> bool:
     """Returns whether the GPUs of some segments of slots are free; segments may share a slot."""
     _hold(free_T, from_N, until_N, gpus_N, count, 1)
@@ -49,7 +49,7 @@ def _fits(free_T: I4, from_N: I8, until_N: I8, gpus_N: I8, count: int) -> bool:
     return good
 
 
-@kernel()
+@kernel(allocates=False)
 def _room(free_T: I4, slots: int, room_H: F8) -> None:
     """Writes how many GPUs are free in every slot of each hour, at least."""
     for h in range(len(room_H)):
@@ -58,7 +58,7 @@ def _room(free_T: I4, slots: int, room_H: F8) -> None:
             room_H[h] = min(room_H[h], free_T[t])
 
 
-@kernel()
+@kernel(allocates=False)
 def _rent(price_H: F8, slots: int, from_N: I8, until_N: I8, gpus_N: I8, count: int) -> float:
     """Returns what some segments of slots cost at capacity prices, USD."""
     usd = 0.0

@@ -51,7 +51,7 @@ class FreeOptions(NamedTuple):
         power_w_X: Facility power, W.
         saved_w_X: Facility power that the gang's GPUs would draw free, W.
         gpus_X: GPUs.
-        lane_X: Number of the gang within the option.
+        lane_X: Number of the gang within the option, ascending.
         load_w_X: Facility power while loading, of the gang at any cap, W.
         stop_w_X: Facility power while a checkpoint is written, W.
     """
@@ -146,7 +146,7 @@ class Lives(NamedTuple):
     use_U: F8
 
 
-@kernel()
+@kernel(allocates=False)
 def part_cost(prices: Prices, site: int, part: int, power_w: float, saved_w: float, gpus: float) -> float:
     """Returns what a gang costs over a whole part, capacity included, USD."""
     drawn_w = power_w - (saved_w if part < prices.window_parts else 0.0)
@@ -157,7 +157,7 @@ def part_cost(prices: Prices, site: int, part: int, power_w: float, saved_w: flo
     return float(energy + gpus * prices.capacity_SH[site, hour] * prices.part_s / HOUR_S)
 
 
-@kernel()
+@kernel(allocates=False)
 def _cheapest(
     prices: Prices,
     site: int,
@@ -181,7 +181,7 @@ def _cheapest(
     return best, at
 
 
-@kernel()
+@kernel(allocates=False)
 def overhead_costs(
     options: FreeOptions,
     o: int,
@@ -221,7 +221,7 @@ def overhead_costs(
         )
 
 
-@kernel()
+@kernel(allocates=False)
 def overhead_bonus(options: FreeOptions, o: int, x: int, prices: Prices, first: int, bonus_P: F8) -> None:
     """Raises what overhead can earn in each part at most, USD, to what that of an option's gang can."""
     for p in range(len(bonus_P)):
@@ -232,13 +232,13 @@ def overhead_bonus(options: FreeOptions, o: int, x: int, prices: Prices, first: 
                 bonus_P[p] = earned
 
 
-@kernel()
+@kernel(allocates=False)
 def _spread(use_H: F8, hour: int, part_s: float, part: int, gpu_s: float) -> None:
     """Adds GPU-seconds in a part to a job's use by hour, which begins at ``hour``."""
     use_H[int(part * part_s / HOUR_S) - hour] += gpu_s / HOUR_S
 
 
-@kernel()
+@kernel(apart=True)
 def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8, hour: int, plan: LifePlan) -> float:
     """Finds an option's best life at given prices.
 
@@ -287,7 +287,7 @@ def best_life(options: FreeOptions, o: int, prices: Prices, guess: F8, use_H: F8
         for p in range(periods):
             _spread(use_H, hour, part_s, first + p, options.gpus_X[one] * used_P[p] * part_s)
         return float(options.worth_usd_O[o] - usd)
-    lanes = int(options.lane_X[one:other].max()) + 1
+    lanes = options.lane_X[other - 1] + 1
     resume_PL, stop_PL = np.empty((periods, lanes)), np.empty((periods, lanes))
     resume_at_PL = np.empty((periods, lanes), dtype=np.int64)
     stop_at_PL = np.empty((periods, lanes), dtype=np.int64)
@@ -399,16 +399,16 @@ def choose_lives(
         for o in range(options.first_J[j], options.first_J[j + 1]):
             priced = best_life(options, o, prices, guess, room_H, lives.hour_J[j], plan)
             if priced > lives.priced_J[j] + 1e-12:
-                use_H[:] = room_H
                 site, paid = options.site_O[o], 0.0
-                for h in range(len(use_H)):
+                for h in range(len(use_H)):  # a copy as a whole would compile messages about shapes for two seconds
+                    use_H[h] = room_H[h]
                     if use_H[h] > 0.0:
                         paid += use_H[h] * prices.capacity_SH[site, lives.hour_J[j] + h]
                 lives.value_J[j], lives.priced_J[j] = priced + paid, priced
                 lives.option_J[j], lives.site_J[j] = o, site
 
 
-@kernel()
+@kernel(allocates=False)
 def take_use(lives: Lives, free_SH: F8) -> None:
     """Takes what the lives use out of the GPU-hours that are free."""
     for j in range(len(lives.site_J)):

@@ -13,7 +13,7 @@ from noonward.compiled import kernel
 from noonward.schedule.cluster.life_suspended import NEAR
 
 
-@kernel()
+@kernel(allocates=False)
 def _lower_hull(rate_M: F8, cost_M: F8, from_nothing: bool, vertex: I8) -> int:
     """Writes the modes on the lower convex hull of (rate, cost), lowest rate first; -1 stands for not running.
 
@@ -89,7 +89,7 @@ def _items(
     return count
 
 
-@kernel()
+@kernel(apart=True)
 def capped_life(rate_M: F8, cost_PM: F8, end_P: F8, share_P: F8, units: float, used_P: F8, work_P: F8) -> float:
     """Finds the cheapest life of an unbroken job whose power may be capped: a knapsack over (period, power and rate).
 
@@ -178,7 +178,7 @@ def capped_life(rate_M: F8, cost_PM: F8, end_P: F8, share_P: F8, units: float, u
     return best
 
 
-@kernel()
+@kernel(allocates=False)
 def _fill_capped(
     rate_M: F8,
     share_P: F8,

@@ -24,7 +24,7 @@ from noonward.bound.cluster_utility.life_resized import resized_life
 from noonward.compiled import kernel
 
 
-@kernel()
+@kernel(allocates=False)
 def _alike(options: FreeOptions, o: int, other: int) -> bool:
     """Returns whether a job that runs in one option may be resumed in another: as fast, at its clock and gang."""
     same = options.own_O[o] == options.own_O[other] and options.level_O[o] == options.level_O[other]

@@ -68,7 +68,7 @@ def _path(
     return best
 
 
-@kernel()
+@kernel(allocates=False)
 def _priced(
     rate_X: F8,
     lane_X: I8,
@@ -87,7 +87,7 @@ def _priced(
                 profit_PL[p, lane_X[x]], mode_PL[p, lane_X[x]] = profit, x
 
 
-@kernel()
+@kernel(apart=True)
 def resized_life(
     rate_X: F8,
     lane_X: I8,
@@ -129,8 +129,10 @@ def resized_life(
     Returns:
         (cost in USD, price of work); an infinite cost where the open time is too short.
     """
-    periods, lanes = len(share_P), int(lane_X.max()) + 1
-    if units > share_P.sum() * rate_X.max() + NEAR:
+    periods, lanes, fastest = len(share_P), resume_PL.shape[1], 0.0
+    for rate in rate_X:
+        fastest = max(fastest, rate)
+    if units > share_P.sum() * fastest + NEAR:
         return np.inf, price
     profit_PL, mode_PL = np.empty((periods, lanes)), np.zeros((periods, lanes), dtype=np.int64)
     step, lane_P = np.empty((periods, lanes + 1), dtype=np.int64), np.empty(periods, dtype=np.int64)

@@ -25,7 +25,7 @@ STAYED, STOPPED, HEAD = 0, 1, 2
 FROM_ON, FROM_OFF, FIRST, TAIL_FROM_OFF, TAIL_FROM_ON, TAIL_FIRST = 0, 1, 2, 3, 4, 5
 
 
-@kernel()
+@kernel(allocates=False)
 def _run_or_rest(
     off_K: F8,
     on_K: F8,
@@ -56,7 +56,7 @@ def _run_or_rest(
         new_on_K[k] = (resumes if resumes < runs_on else runs_on) - bonus
 
 
-@kernel()
+@kernel(allocates=False)
 def _add_part(
     off_K: F8, on_K: F8, usd: tuple[float, float, float, float], stop: float, new_off_K: F8, new_on_K: F8
 ) -> None:
@@ -80,7 +80,7 @@ def _add_part(
         new_on_K[k] = (tail if tail < runs else runs) - bonus
 
 
-@kernel()
+@kernel(allocates=False)
 def _split(share_P: F8, units: float, way: int) -> tuple[bool, bool, bool, int, float]:
     """Returns whether a way can make up a life: the pieces that it uses, and the full periods and the part they leave.
 
@@ -95,7 +95,7 @@ def _split(share_P: F8, units: float, way: int) -> tuple[bool, bool, bool, int, 
     return rest >= -NEAR and not taken, first_piece, last_piece, whole, part if part > NEAR else 0.0
 
 
-@kernel()
+@kernel(allocates=False)
 def _whole_periods(
     cost_P: F8,
     resume_P: F8,
@@ -169,7 +169,7 @@ def _whole_periods(
     return best, best_p, best_head
 
 
-@kernel()
+@kernel(allocates=False)
 def _step_off(old: F8, flag: int, k: int, head_usd: float, stop_before: float, stop: float) -> int:
     """Returns the step by which a life came to rest in a period, having done k full ones.
 
@@ -187,7 +187,7 @@ def _step_off(old: F8, flag: int, k: int, head_usd: float, stop_before: float, s
     return HEAD if flag == 1 and old[0, ON, k + 1] + head_usd + stop < off else by
 
 
-@kernel()
+@kernel(allocates=False)
 def _step_on(old: F8, flag: int, k: int, before: int, usd: tuple[float, float, float, float], may_begin: bool) -> int:
     """Returns the step by which a life came to run in a period, having done k full ones.
 
@@ -216,7 +216,7 @@ def _step_on(old: F8, flag: int, k: int, before: int, usd: tuple[float, float, f
     return by
 
 
-@kernel()
+@kernel(allocates=False)
 def _trace(
     cost_P: F8,
     resume_P: F8,
@@ -286,7 +286,7 @@ def least_usd(cost_P: F8, share_P: F8, units: float) -> float:
     return usd
 
 
-@kernel()
+@kernel(apart=True)
 def suspended_life(
     cost_P: F8,
     resume_P: F8,

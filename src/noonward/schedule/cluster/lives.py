@@ -73,7 +73,7 @@ def no_lives(jobs: int) -> Records:
     return out
 
 
-@kernel()
+@kernel(allocates=False)
 def _give_life_back(booked_ST: I8, slot_0: int, life_J: Records, job: int) -> None:
     """Takes a job's stretches out of the books."""
     life = life_J[job]
@@ -86,7 +86,7 @@ def _give_life_back(booked_ST: I8, slot_0: int, life_J: Records, job: int) -> No
     life.serial = -1
 
 
-@kernel()
+@kernel(allocates=False)
 def drop_lives(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, life_J: Records) -> None:
     """Takes the stretches of jobs that are out of sight out of the books."""
     for job in range(life_J.shape[0]):
@@ -95,7 +95,7 @@ def drop_lives(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records, l
             _give_life_back(booked_ST, slot_0, life_J, job)
 
 
-@kernel()
+@kernel(allocates=False)
 def _hours(
     view: ClusterView,
     prices: Prices,
@@ -220,7 +220,7 @@ def _cheapest(
     return found, 0.0
 
 
-@kernel()
+@kernel(allocates=False)
 def _added_w(view: ClusterView, job: int, site: int, gpus: int) -> float:
     """Returns the facility power that a job on so many GPUs adds at a site, at its clock, W."""
     at_site, life = view.site_S[site], view.life_J[job]
@@ -228,7 +228,7 @@ def _added_w(view: ClusterView, job: int, site: int, gpus: int) -> float:
     return at_site.pue * (power_w - gpus * at_site.free_w)
 
 
-@kernel()
+@kernel(allocates=False)
 def travel_h(view: ClusterView, job: int, site: int, d: int) -> float:
     """Returns how long a job travels with its checkpoint from the site where it is suspended, or will be, h."""
     slot_s, record = view.run_1[0].slot_s, view.job_J[job]
@@ -291,11 +291,12 @@ def _cheapest_anywhere(
         usd += travel_usd
         if usd < best:
             best, resume_usd, at, best_from_h, best_until_h = usd, resumed_usd, d, away_h, last_h
-            used_P[:] = room_P
+            for p in range(len(used_P)):  # a copy as a whole would compile messages about shapes for two seconds
+                used_P[p] = room_P[p]
     return best, resume_usd, at, best_from_h, best_until_h
 
 
-@kernel()
+@kernel(allocates=False)
 def _open_life(view: ClusterView, life_J: Records, job: int, site: int, gpus: int) -> None:
     """Notes that a job's life goes on at a site, on some GPUs; no stretch of it is booked."""
     life = life_J[job]
@@ -304,7 +305,7 @@ def _open_life(view: ClusterView, life_J: Records, job: int, site: int, gpus: in
     life.until[:] = 0
 
 
-@kernel()
+@kernel(allocates=False)
 def _book_life(
     view: ClusterView,
     booked_ST: I8,
@@ -373,7 +374,7 @@ def _book_life(
     return begins
 
 
-@kernel()
+@kernel(allocates=False)
 def _book_run(
     view: ClusterView, booked_ST: I8, slot_0: int, life_J: Records, job: int, site: int, gpus: int, slots: int
 ) -> int:
@@ -385,7 +386,7 @@ def _book_run(
     return slot
 
 
-@kernel()
+@kernel(allocates=False)
 def _reach_h(prices: Prices, booked_ST: I8, per_hour: int) -> float:
     """Returns up to which lead lives are planned, h."""
     return float(min(prices.paid_SR.shape[1] - 1, booked_ST.shape[1] // per_hour))

@@ -1,4 +1,4 @@
-"""Statements over many rows: what is written for one row, as it is carried out for all of them at once."""
+"""Turns a statement for one row into one for many rows."""
 
 from __future__ import annotations
 
@@ -8,39 +8,29 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Insertion(NamedTuple):
-    """An ``INSERT ... VALUES (?, ...)``."""
+class ManyRows(NamedTuple):
+    """An ``INSERT`` or ``UPDATE`` for one row, split where a query for many rows belongs."""
 
     table: str
     columns: Sequence[str]
     """Column of each value of a row."""
-    rest: str
-    """What is after the values."""
+    before: str
+    """Text before the rows."""
+    after: str
+    """Text after the rows."""
 
     def of(self, rows: str) -> str:
-        """Returns the statement for rows that are written as a query."""
-        return f"INSERT INTO {self.table} ({', '.join(self.columns)}) {rows} {self.rest}"
+        """Returns the statement for many rows.
 
-
-class Renewal(NamedTuple):
-    """An ``UPDATE ... SET a = ?, ... WHERE b = ? AND ...``."""
-
-    table: str
-    columns: Sequence[str]
-    """Column of each value of a row."""
-    begin: str
-    """What is before the rows that tell it."""
-    end: str
-    """What is after them."""
-
-    def of(self, rows: str) -> str:
-        """Returns the statement for rows that are written as a table ``told``, whose columns are called column1, ..."""
-        return f"{self.begin} FROM {rows} {self.end}"
+        Args:
+            rows: The rows as SQL: a query for an insertion; for an update a table ``told`` with columns column1, ...
+        """
+        return f"{self.before} {rows} {self.after}"
 
 
 @functools.cache
-def insertion(sql: str) -> Insertion:
-    """Takes a statement that inserts a row apart.
+def insertion(sql: str) -> ManyRows:
+    """Splits an ``INSERT INTO ... VALUES (?, ...)``.
 
     Example:
         >>> insertion("INSERT INTO a (b, c) VALUES (?, ?) ON CONFLICT DO NOTHING").of("SELECT 1, 2")
@@ -48,12 +38,13 @@ def insertion(sql: str) -> Insertion:
     """
     found = re.fullmatch(r"\s*INSERT INTO (\w+) \(([^()]*)\)\s+VALUES \([?, ]*\)\s*(.*?)\s*", sql, re.DOTALL)
     assert found is not None, sql
-    return Insertion(found[1], re.findall(r"\w+", found[2]), found[3])
+    table, columns = found[1], re.findall(r"\w+", found[2])
+    return ManyRows(table, columns, f"INSERT INTO {table} ({', '.join(columns)})", found[3])
 
 
 @functools.cache
-def renewal(sql: str) -> Renewal:
-    """Takes a statement that updates a row apart.
+def renewal(sql: str) -> ManyRows:
+    """Splits an ``UPDATE ... SET a = ?, ... WHERE b = ? AND ...``.
 
     Example:
         >>> renewal("UPDATE a SET b = ?, c = ? WHERE d = ?").of("x AS told")
@@ -62,10 +53,10 @@ def renewal(sql: str) -> Renewal:
     found = re.fullmatch(r"\s*UPDATE (\w+) SET (.*?)\s+WHERE (.*?)\s*", sql, re.DOTALL)
     assert found is not None, sql
     table, columns = found[1], re.findall(r"(\w+) = \?", sql)
-    begin, end = f"UPDATE {table} SET {found[2]}", "WHERE " + re.sub(r"(?=\b\w+ = \?)", f"{table}.", found[3])
+    before, after = f"UPDATE {table} SET {found[2]} FROM", "WHERE " + re.sub(r"(?=\b\w+ = \?)", f"{table}.", found[3])
     for n in range(1, len(columns) + 1):
-        if "?" in begin:
-            begin = begin.replace("?", f"told.column{n}", 1)
+        if "?" in before:
+            before = before.replace("?", f"told.column{n}", 1)
         else:
-            end = end.replace("?", f"told.column{n}", 1)
-    return Renewal(table, columns, begin, end)
+            after = after.replace("?", f"told.column{n}", 1)
+    return ManyRows(table, columns, before, after)

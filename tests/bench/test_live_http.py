@@ -18,10 +18,20 @@ def test_it_measures_a_service_of_its_own(monkeypatch):
     assert len(steps) == 2
 
 
+def test_many_sites_with_jobs_that_wait_tell_how_long_a_round_of_decisions_takes(monkeypatch):
+    """A service over five sites of some hundred GPUs, of which those that wait would take 16,000."""
+    monkeypatch.setattr(live_http, "BATCHES", 1)
+    monkeypatch.setattr(live_http, "BATCH", 50)
+    more = {"seconds": 0.5, "rate_per_s": 100.0, "slot_s": 1.0}
+    found = {m.name: m.value for m in live_http.bench_http(lambda step: None, sites=5, waiting=250, **more)}
+    assert 0 < found["live/round_p50_s"] <= found["live/round_p90_s"] <= found["live/round_p99_s"]
+    assert 0 < found["live/http_jobs_per_s"] <= 105
+
+
 def test_it_decides_as_often_as_it_is_told(monkeypatch):
     asked = []
 
-    def served(folder, *database, slot_s):
+    def served(content, *, slot_s):
         asked.append(slot_s)
         raise KeyboardInterrupt
 
@@ -33,6 +43,6 @@ def test_it_decides_as_often_as_it_is_told(monkeypatch):
 
 
 def test_what_is_not_stored_is_an_error(monkeypatch):
-    monkeypatch.setitem(live_http._JOB, "origin", "nowhere")
+    monkeypatch.setitem(live_http._JOB, "class", "nowhere")
     with pytest.raises(RuntimeError, match="422"):
         live_http.bench_http(lambda step: None, seconds=0.1, rate_per_s=100.0)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -48,19 +48,18 @@ THROUGH, BUNCH = 2000, 23
 """Jobs that run through a service in the measurement of its memory, and how many come in a minute: 10^6 in a month."""
 MONTH = 1_000_000
 """Jobs of a month."""
+SITES: Final = ("north", "south")
+"""Sites of the service, of ``tiny``."""
 ROOM = 32
 """GPUs of each of two sites in that measurement: no queue grows."""
 _START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 _SERVICE: Final = """
+import json
 import sys
 from pathlib import Path
 from noonward.live.config import checked_config
 from noonward.live.server import serve
-content = {"scenario": "tiny", "policy": "local-fcfs", "folder": sys.argv[1], "port": 0,
-           "sites": {"north": {"executor": "model"}, "south": {"executor": "model"}}}
-if len(sys.argv) > 3:
-    content["database"] = sys.argv[3]
-config, scenario = checked_config(content, "the benchmark", Path())
+config, scenario = checked_config(json.loads(sys.argv[1]), "the benchmark", Path())
 scenario = scenario.model_copy(update={"slot_s": float(sys.argv[2])})
 serve(config, scenario, started=lambda address, controller: print(address, flush=True))
 """
@@ -121,7 +120,8 @@ def bench_live(step: Progress, *, database: str | None = None, month: bool = Fal
 
 async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[float, float]:
     """Returns durable jobs per second by batches and by single requests, to a service in a process of its own."""
-    with served(folder, *database) as (port, _):
+    more = {"database": database[0]} if database else {}
+    with served(service_content(folder, **more)) as (port, _):
         one = {"name": "job", "command": "true", "work": 60.0, "origin": "north", "max_delay_s": 1e6}
         batch = await _rate(port, json.dumps([one] * BATCH), BATCHES, 4) * BATCH
         step("batches")
@@ -130,17 +130,22 @@ async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[fl
     return batch, single
 
 
+def service_content(folder: Path, scenario: Any = "tiny", sites: Sequence[str] = SITES, **more: Any) -> dict[str, Any]:
+    """Returns what the file of a service over some sites says, all of them dry runs."""
+    dry = {name: {"executor": "model"} for name in sites}
+    return {"scenario": scenario, "policy": "local-fcfs", "folder": str(folder), "sites": dry, "port": 0, **more}
+
+
 @contextlib.contextmanager
-def served(folder: Path, *database: str, slot_s: float = HOUR_S) -> Iterator[tuple[int, int]]:
+def served(content: dict[str, Any], *, slot_s: float = HOUR_S) -> Iterator[tuple[int, int]]:
     """Yields port and process number of a service.
 
     Args:
-        folder: Folder of its store.
-        database: Address of a PostgreSQL database that holds the store instead; none: a file.
+        content: What its file says.
         slot_s: How often it decides, s.
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", _SERVICE, str(folder), str(slot_s), *database],
+        [sys.executable, "-c", _SERVICE, json.dumps(content), str(slot_s)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ},
@@ -322,9 +327,7 @@ def resident_mb(process: int | str = "self") -> float:
 
 def _setup(store: Store, folder: Path, gpus: int | None = None) -> Setup:
     """Returns a service's parts; each site with some GPUs, or as the scenario says."""
-    sites = {name: {"executor": "model"} for name in ("north", "south")}
-    content = {"scenario": "tiny", "policy": "local-fcfs", "folder": str(folder), "sites": sites}
-    config, scenario = checked_config(content, "the benchmark", Path())
+    config, scenario = checked_config(service_content(folder), "the benchmark", Path())
     if gpus is not None:
-        scenario = scenario.model_copy(update={"fleet": scenario.fleet.with_gpus([gpus] * len(sites))})
+        scenario = scenario.model_copy(update={"fleet": scenario.fleet.with_gpus([gpus] * len(SITES))})
     return Setup.of(config, scenario, store)

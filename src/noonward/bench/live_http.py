@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from noonward.bench.live import connected, request_of, resident_mb, served, submitted
+from noonward.bench.live import connected, request_of, resident_mb, served, service_content, submitted
+from noonward.bench.scale import JOBS, many_sites_content
 from noonward.evaluate.metrics import Metric
 from noonward.runtime.executor import Progress
 from noonward.units import HOUR_S
@@ -25,10 +28,18 @@ CONNECTIONS: Final = 64
 """Connections that send them, each kept open."""
 WARM_SHARE: Final = 0.25
 """Share of the time after which the growth of memory is counted."""
+LOOK_S: Final = 0.5
+"""How often it is asked whether a round of decisions is over, s."""
 BATCHES, BATCH = 5, 10_000
 """Batches of the largest size, sent one after the other, and jobs of each."""
 STEPS: Final = 2
-_JOB: Final = {"name": "job", "command": "true", "work": 60.0, "origin": "north", "max_delay_s": 1e6}
+POLICY: Final = "cheapest-feasible"
+"""Policy of a service of many sites."""
+LONG_GPUS: Final = 64
+"""GPUs of each of the jobs that wait from the beginning: as many as a job may ask for."""
+_JOB: Final = {"name": "job", "command": "true", "work": 60.0, "max_delay_s": 1e6}
+_LONG: Final = _JOB | {"work": 1e6, "gpus_min": LONG_GPUS, "max_delay_s": 1e7}
+"""A job that waits, or runs on while the measurement lasts."""
 
 
 def bench_http(
@@ -38,6 +49,8 @@ def bench_http(
     rate_per_s: float = RATE_PER_S,
     slot_s: float = HOUR_S,
     database: str | None = None,
+    sites: int | None = None,
+    waiting: int = 0,
 ) -> list[Metric]:
     """Measures a service in a process of its own by a client that sends at a steady rate over loopback.
 
@@ -50,32 +63,58 @@ def bench_http(
         rate_per_s: Single submissions that are due each second.
         slot_s: How often the service decides, s.
         database: Address of an empty PostgreSQL database; None: a file.
+        sites: Sites of the fleet of ``noonward bench scale``; None: the two of ``tiny``.
+        waiting: Jobs that are submitted and decided about before; all but the few that fill the sites wait.
 
     Raises:
         RuntimeError: The service refused a submission.
     """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        served(Path(folder) / "live", *(() if database is None else (database,)), slot_s=slot_s) as (port, process),
-    ):
-        jobs_per_s, p99_ms, growth = asyncio.run(_steady(port, process, seconds, rate_per_s))
-        step("single submissions")
-        batch = asyncio.run(_batches(port))
-        step("batches")
+    with tempfile.TemporaryDirectory() as folder:
+        content, origins = _service(Path(folder), sites)
+        if database is not None:
+            content["database"] = database
+        with served(content, slot_s=slot_s) as (port, process):
+            if waiting:
+                asyncio.run(_batches(port, [_LONG | {"origin": origins[n % len(origins)]} for n in range(waiting)]))
+                asyncio.run(_decided(port))
+            singles = [_JOB | {"origin": origin} for origin in origins]
+            jobs_per_s, p99_ms, growth = asyncio.run(_steady(port, process, singles, seconds, rate_per_s))
+            step("single submissions")
+            rounds_s = asyncio.run(_rounds_s(port))
+            batch = asyncio.run(_batches(port, (singles * (-(-BATCH // len(singles))))[:BATCH] * BATCHES))
+            step("batches")
+    rounds = [Metric.of(f"live/round_p{100 * quantile:g}_s", rounds_s[quantile], "s") for quantile in sorted(rounds_s)]
     return [
         Metric.of("live/http_jobs_per_s", jobs_per_s, "jobs/s"),
         Metric.of("live/http_p99_ms", p99_ms, "ms"),
         Metric.of("live/rss_growth_mib_per_1e6_jobs", growth, "MiB"),
         Metric.of("live/http_batch_jobs_per_s", batch, "jobs/s"),
+        *rounds,
     ]
 
 
-async def _steady(port: int, process: int, seconds: float, rate_per_s: float) -> tuple[float, float, float]:
-    """Returns answered submissions per second, the 99th percentile of their latency (ms), and growth (MiB per 10^6)."""
+def _service(folder: Path, sites: int | None) -> tuple[dict[str, Any], list[str]]:
+    """Returns what the service's file says, and the ingress points of its jobs."""
+    if sites is None:
+        return service_content(folder / "live"), ["north"]
+    fleet = many_sites_content(JOBS, sites)
+    file = folder / "many-sites.yaml"
+    file.write_text(json.dumps(fleet), encoding="utf-8")  # JSON is YAML, too
+    names = [site["name"] for site in fleet["fleet"]["sites"]]
+    return service_content(folder / "live", str(file), names, policy=POLICY), names
+
+
+async def _steady(
+    port: int, process: int, jobs: Sequence[dict[str, Any]], seconds: float, rate_per_s: float
+) -> tuple[float, float, float]:
+    """Returns answered submissions per second, the 99th percentile of their latency (ms), and growth (MiB per 10^6).
+
+    The jobs are sent in turn.
+    """
     count = max(CONNECTIONS, int(seconds * rate_per_s))
     late_s = np.zeros(count)
     numbers = iter(range(count))
-    message = request_of(json.dumps(_JOB))
+    messages = [request_of(json.dumps(job)) for job in jobs]
     warm = int(count * WARM_SHARE)
     memory_mb = [0.0, 0.0]
     began = time.perf_counter()
@@ -86,7 +125,7 @@ async def _steady(port: int, process: int, seconds: float, rate_per_s: float) ->
                 due = began + n / rate_per_s
                 if (wait_s := due - time.perf_counter()) > 0:
                     await asyncio.sleep(wait_s)
-                await submitted(reader, writer, message)
+                await submitted(reader, writer, messages[n % len(messages)])
                 late_s[n] = time.perf_counter() - due
                 if n == warm:
                     memory_mb[0] = resident_mb(process)
@@ -106,12 +145,30 @@ async def _steady(port: int, process: int, seconds: float, rate_per_s: float) ->
     return count / elapsed_s, float(np.percentile(late_s, 99) * 1e3), growth
 
 
-async def _batches(port: int) -> float:
+async def _batches(port: int, jobs: Sequence[dict[str, Any]]) -> float:
     """Returns jobs per second by batches of the largest size."""
-    message = request_of(json.dumps([_JOB] * BATCH))
+    messages = [request_of(json.dumps(jobs[n : n + BATCH])) for n in range(0, len(jobs), BATCH)]
     async with connected(port) as (reader, writer):
         began = time.perf_counter()
-        for _ in range(BATCHES):
+        for message in messages:
             await submitted(reader, writer, message)
         elapsed_s = time.perf_counter() - began
-    return BATCHES * BATCH / elapsed_s
+    return len(jobs) / elapsed_s
+
+
+async def _decided(port: int) -> None:
+    """Waits until the first round of decisions is over."""
+    while not await _rounds_s(port):
+        await asyncio.sleep(LOOK_S)
+
+
+async def _rounds_s(port: int) -> dict[float, float]:
+    """Returns the time of a round of decisions by quantile, s, as the service tells it; nothing before the first."""
+    async with connected(port) as (reader, writer):
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        told = (await reader.read()).decode()
+    return {
+        float(q): float(seconds)
+        for q, seconds in re.findall(r'^noonward_round_seconds{quantile="(.+)"} (\S+)$', told, re.M)
+    }

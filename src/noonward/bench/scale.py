@@ -123,7 +123,14 @@ def bench_scale(
 
 
 def many_sites(jobs: int, sites: int, zones: int = ZONES) -> Scenario:
-    """Returns a scenario of many jobs at many sites; the same numbers give the same one.
+    """Returns a scenario of many jobs at many sites, by ``many_sites_content``."""
+    scenario = scenario_from(many_sites_content(jobs, sites, zones), "many-sites")
+    assert isinstance(scenario, Scenario)
+    return scenario
+
+
+def many_sites_content(jobs: int, sites: int, zones: int = ZONES) -> dict[str, Any]:
+    """Returns what a file says of a scenario of many jobs at many sites; the same numbers give the same one.
 
     Jobs, network and economics are those of ``fine-tuning``. Site ``i`` is in zone ``i mod zones``; the GPU type
     changes every so many sites, and the PUE every twice as many. A site has 300 to 650 GPUs.
@@ -154,7 +161,7 @@ def many_sites(jobs: int, sites: int, zones: int = ZONES) -> Scenario:
         name: {"share": 1 / 3, "data": {"low_gb": 1, "high_gb": most}, "model": {"low_gb": 0.2, "high_gb": 4}}
         for name, most in (("image-generation", 20), ("text-generation", 5), ("text-to-image", 10))
     }
-    content = {
+    return {
         "name": "many-sites",
         "protocol": "each-slot",
         "slot_s": 900,
@@ -171,9 +178,6 @@ def many_sites(jobs: int, sites: int, zones: int = ZONES) -> Scenario:
         },
         "economics": {"revenue_usd_per_gpu_hour": 0.05, "carbon_usd_per_t": 100},
     }
-    scenario = scenario_from(content, "many-sites")
-    assert isinstance(scenario, Scenario)
-    return scenario
 
 
 def _whole_path(scale: Scale) -> list[Metric]:

@@ -58,7 +58,23 @@ def bench(
         float | None,
         typer.Option(metavar="N", help="scale: about how many jobs, e.g. 1e6. [default: 100000]", show_default=False),
     ] = None,
-    sites: Annotated[int | None, typer.Option(help="scale: number of sites. [default: 40]", show_default=False)] = None,
+    sites: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="scale, live --http: number of sites of a generated fleet. [default: 40; live: the two of tiny]",
+            show_default=False,
+        ),
+    ] = None,
+    waiting: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="live --http: jobs that are submitted before and wait. [default: 0]",
+            show_default=False,
+        ),
+    ] = 0,
     json: Json = False,
 ) -> None:
     """Measure how fast Noonward is here, on one core.
@@ -82,7 +98,15 @@ def bench(
         "bid-price": (bench_bid_price, 3, ""),
         "edge": (bench_edge, 13, "reference: steps per second of the published simulator of EAT"),
         "live": (
-            functools.partial(_bench_http, seconds=seconds, rate_per_s=rate, slot_s=every, database=database)
+            functools.partial(
+                _bench_http,
+                seconds=seconds,
+                rate_per_s=rate,
+                slot_s=every,
+                database=database,
+                sites=sites,
+                waiting=waiting,
+            )
             if http
             else functools.partial(_bench_live, database=database, month=month),
             2 if http else 5 + 2 * (database is not None) + month,
@@ -105,8 +129,13 @@ def bench(
         raise ScenarioError(
             f"--month, --http and --database belong to 'noonward bench live'; leave them out for {part}"
         )
-    if part != "scale" and (jobs is not None or sites is not None):
-        raise ScenarioError(f"--jobs and --sites belong to 'noonward bench scale'; leave them out for {part}")
+    if part != "scale" and (jobs is not None or (sites is not None and not http)):
+        raise ScenarioError(
+            "--jobs belongs to 'noonward bench scale', --sites also to 'noonward bench live --http'; leave them out "
+            f"for {part}"
+        )
+    if waiting and not http:
+        raise ScenarioError("--waiting belongs to 'noonward bench live --http'; leave it out")
     if month and http:
         raise ScenarioError("--month and --http are two measurements; give one of them")
     measure, steps, remark = parts[part]
@@ -137,7 +166,14 @@ def _bench_live(step: Progress, *, database: str | None, month: bool) -> list[Me
 
 
 def _bench_http(
-    step: Progress, *, seconds: float, rate_per_s: float, slot_s: float, database: str | None
+    step: Progress,
+    *,
+    seconds: float,
+    rate_per_s: float,
+    slot_s: float,
+    database: str | None,
+    sites: int | None,
+    waiting: int,
 ) -> list[Metric]:
     """Measures submissions over HTTP to the live service, whose extra may be missing."""
     from noonward.errors import MissingExtraError
@@ -146,4 +182,12 @@ def _bench_http(
         from noonward.bench.live_http import bench_http
     except ImportError as error:
         raise MissingExtraError(error.name or "msgspec", "live") from error
-    return bench_http(step, seconds=seconds, rate_per_s=rate_per_s, slot_s=slot_s, database=database)
+    return bench_http(
+        step,
+        seconds=seconds,
+        rate_per_s=rate_per_s,
+        slot_s=slot_s,
+        database=database,
+        sites=sites,
+        waiting=waiting,
+    )

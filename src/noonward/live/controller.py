@@ -106,6 +106,7 @@ class Controller:
         self.decide_wake = threading.Event()
         self.site_wakes, self.track_wakes = ([threading.Event() for _ in setup.sites] for _ in range(2))
         self.decision_s: list[float] = []
+        self.round_s: list[float] = []
         self._ended: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
         self._bent: queue.SimpleQueue[tuple[str, int, float, tuple[int, ...]]] = queue.SimpleQueue()
         self._touched: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -252,8 +253,9 @@ class Controller:
             self.world.run_to(float(until_s))
             ready += self.books.save()
             if self.world.asks > asked:
-                self.decision_s.append((time.perf_counter() - began) / (self.world.asks - asked))
-                del self.decision_s[:-10_000]
+                self.round_s.append(time.perf_counter() - began)
+                self.decision_s.append(self.round_s[-1] / (self.world.asks - asked))
+                del self.decision_s[:-10_000], self.round_s[:-10_000]
         for s in ready:
             self.site_wakes[s].set()
         return self.world.asks > asked

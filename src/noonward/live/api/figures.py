@@ -31,6 +31,8 @@ SELECT count(*) AS n FROM outbox o JOIN jobs j ON j.token = o.token
 WHERE o.site = ? AND (o.stage IN ('stopping', 'resuming') OR (o.stage = 'released' AND o.cap <> o.cap_wanted))
 """
 _AGAIN, _STRAY = "queued again", "stray cancelled"
+_QUANTILES: Final = (0.5, 0.9, 0.99)
+"""Of the time of a round of decisions."""
 
 
 class Figures:
@@ -70,6 +72,9 @@ class Figures:
         if taken := controller.decision_s[-1000:]:
             p99_s = float(np.percentile(taken, 99))
             lines.add("decision_p99_seconds", "gauge", "99th percentile of the last decisions.", {"": p99_s})
+            rounds_s = controller.round_s[-1000:]
+            by_quantile = {labels(quantile=f"{q:g}"): float(np.quantile(rounds_s, q)) for q in _QUANTILES}
+            lines.add("round_seconds", "gauge", "Time of a round of decisions, over the last 1,000.", by_quantile)
         store = controller.store
         lines.add("store_commits_total", "counter", "Commits of the store.", {"": store.commits})
         if isinstance(store.database, SqliteFile):

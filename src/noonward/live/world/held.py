@@ -24,7 +24,7 @@ from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.told import ToldEngine
 
 SEEN: Final = ("free", "waiting", "price", "carbon")
-"""Fields of a site that a decision notes (``World.candidates``)."""
+"""Fields of a site that a decision notes (``CandidateTexts``)."""
 FIRST: Final = np.dtype([("at_s", np.float64), ("serial", np.int64), ("asker", np.int64)])
 """A job that was held for the first time: when, number of its arrival, and who was asked."""
 _HELD_PARTS: Final = (

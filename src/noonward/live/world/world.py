@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from noonward.arrays import F8
@@ -43,6 +42,7 @@ from noonward.ledger.segments import TRANSIT as TRAVELS
 from noonward.ledger.segments import WAITING as QUEUED
 from noonward.live.turns import give_way
 from noonward.live.world.bending import RunningJobs
+from noonward.live.world.candidates import CandidateTexts
 from noonward.live.world.curves import Curves
 from noonward.live.world.grid_events import ToldEvents
 from noonward.live.world.held import HeldJobs, can_hold
@@ -116,7 +116,6 @@ class World:
         self.engine = ToldEngine(brief, scheduler.needs, modelled_S, keeps_S)
         self.engine.world.engine_1["part_s"] = part_s
         self.running = RunningJobs(self)
-        self._sites = brief.sites
         self.seat_of: dict[int, Seat] = {}
         self.unrouted: dict[int, None] = {}
         self.drained: set[int] = set()
@@ -130,8 +129,7 @@ class World:
         self.journal: list[list[Any]] | None = None
         self._each_slot = brief.protocol == "each-slot"
         self._coming: dict[int, Arrival] = {}
-        self._texts: dict[str, str] = {}
-        self._last_text: dict[int, tuple[bytes, str]] = {}
+        self._texts = CandidateTexts(brief.sites)
         self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._settled_h = 0
@@ -413,7 +411,7 @@ class World:
             give_way()
             seat = self.seat_of[first.serial]
             seat.asked = True
-            self._note_decision(first.at_s, seat, first.asker, HOLD, 0, ORACLE, 0.0, self._last_text[first.asker][1])
+            self._note_decision(first.at_s, seat, first.asker, HOLD, 0, ORACLE, 0.0, self._texts.last(first.asker))
         return kind
 
     def _note_plain(self, seat: Seat) -> None:
@@ -553,34 +551,11 @@ class World:
         self.decisions.append(Decision(at_s, about.job, about.attempt, seat.serial, *decided))
 
     def _candidates_text(self, asker: int) -> str:
-        """Returns ``candidates`` as JSON; jobs that are held one after the other share it."""
-        shown = self.view.mask_NA[asker].tobytes() + self.view.site_S.tobytes()
-        last, text = self._last_text.get(asker, (b"", ""))
-        if shown != last:
-            text = msgspec.json.encode(self.candidates(asker)).decode()
-            text = self._texts.setdefault(text, text)
-            self._last_text[asker] = shown, text
+        """Returns what is noted of every site for an asker's job."""
+        text = self._texts.of(asker, self.view.mask_NA[asker], self.view.site_S)
         if self._held is not None:
             self._held.see(asker)
         return text
-
-    def candidates(self, asker: int) -> list[dict[str, object]]:
-        """Returns a row per site: whether it is feasible for an asker's job, its free GPUs, queue, price, intensity."""
-        mask_A, site_S = self.view.mask_NA[asker], self.view.site_S
-        columns = (site_S[name].tolist() for name in ("free", "waiting", "price", "carbon"))
-        return [
-            {
-                "site": name,
-                "feasible": bool(feasible),
-                "free": int(free),
-                "waiting": int(waiting),
-                "price_usd_per_mwh": _known(price),
-                "carbon_g_per_kwh": _known(carbon),
-            }
-            for name, feasible, free, waiting, price, carbon in zip(
-                self._sites, mask_A[1:].tolist(), *columns, strict=True
-            )
-        ]
 
     # What became of jobs.
 
@@ -659,7 +634,8 @@ class World:
         """Returns what has changed since the last call: jobs, decisions and notes."""
         self.running.keep_lives(self.changed.values())
         out = list(self.changed.values()), self.decisions, self.notes
-        self.changed, self.decisions, self.notes, self._texts = {}, [], [], {}
+        self.changed, self.decisions, self.notes = {}, [], []
+        self._texts.forget()
         return out
 
     def keep_changes(self, seats: Iterable[Seat], decisions: Iterable[Decision], notes: Iterable[Note]) -> None:
@@ -740,8 +716,3 @@ class World:
             latest = latest_s(self.view, seat.slot, seat.site)
             if np.isfinite(latest):
                 self.engine.lapse(seat.slot, latest)
-
-
-def _known(value: float) -> float | None:
-    """Returns a value, or None where it is unknown."""
-    return None if value != value else float(value)

@@ -3,8 +3,11 @@
 import threading
 from dataclasses import replace
 
+import pytest
+
 from live.conftest import FixedSource
 from noonward.live import controller as controller_module
+from noonward.live.requests import JobRequest
 
 
 class Watcher:
@@ -51,3 +54,26 @@ def test_jobs_are_followed_whatever_becomes_of_their_hand_over(service):
     finally:
         hung.set()
         controller.stop()
+
+
+@pytest.mark.parametrize(("policy", "settings"), [("local-fcfs", ()), ("dp-max-clock", ("protocol=on-arrival",))])
+def test_new_jobs_are_decided_about_when_a_question_is_due(service, policy, settings):
+    """Between the slots nothing is decided about them, so that nothing is woken for each of a thousand a second."""
+    live = service(policy, *settings)
+    controller, slot_s = live.controller, live.scenario.slot_s
+    first = JobRequest(name="a", work=60.0, origin="north")
+    after = JobRequest(name="b", work=60.0, origin="north", after=(1,))
+
+    def woken(request):
+        controller.decide_wake.clear()
+        live.submit(request)
+        controller.take_new([live.checker.row(request)])
+        return controller.decide_wake.is_set()
+
+    assert woken(first)
+    controller.decide()
+    at_once = live.scenario.protocol == "on-arrival"
+    assert woken(first) == at_once
+    assert woken(after)  # it may be done already, and the job's delay counts from now on
+    live.set_time(slot_s or 1.0)
+    assert woken(first)

@@ -8,7 +8,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -28,6 +28,7 @@ from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.handover import SiteAgent
 from noonward.live.known_jobs import StatedTimes
 from noonward.live.names import Names, take_fleet
+from noonward.live.requests import JobRow
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.service_name import service_name
 from noonward.live.setup import Setup
@@ -258,10 +259,15 @@ class Controller:
             self.site_wakes[s].set()
         return self.world.asks > asked
 
+    def take_new(self, rows: Iterable[JobRow]) -> None:
+        """Has jobs that were just stored decided about now if a question is due; otherwise the next one is in time."""
+        if not self._asked_up_to(self.store.now_s()) or any(row.after for row in rows):
+            self.decide_wake.set()
+
     def _question_s(self, now_s: float) -> float:
         """Returns the time of the last question that is due: now, or the last slot boundary."""
         slot_s = self.setup.scenario.slot_s
-        return now_s if self.setup.scenario.protocol == "on-arrival" else float(np.floor(now_s / slot_s) * slot_s)
+        return now_s if self.setup.scenario.protocol == "on-arrival" else math.floor(now_s / slot_s) * slot_s
 
     def _asked_up_to(self, now_s: float) -> bool:
         """Returns whether no question is due: the last slot boundary was asked about."""

@@ -330,7 +330,7 @@ class Controller:
 
         GPUs that the scenario announced to be withheld are, whatever a cluster has; it may have fewer.
         """
-        by_job = {seat.about.job: seat for seat in self.world.seat_of.values()} if not self._touched.empty() else {}
+        by_job = {seat.about.job: seat for seat in self.world.seat_of.each()} if not self._touched.empty() else {}
         while not self._touched.empty():
             job = self._touched.get()
             seat = by_job.get(job)

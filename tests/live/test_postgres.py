@@ -138,7 +138,7 @@ def test_jobs_are_found_by_an_index_from_the_first_ones_on(service, url):
 
 
 def test_jobs_that_come_after_others_are_looked_for_by_an_index_though_statistics_are_old(opened, url, checker):
-    """The statistics say that all jobs wait for others: only the order that is asked for makes an index cheaper."""
+    """The statistics say that all jobs wait for others; then only the order that is asked for favors an index."""
     store, asked = opened(url), []
     store.do(submission([checker.row(job())] * 5000))
     store.do(lambda connection, now_s: connection.execute("UPDATE jobs SET arrival_s = 1e14"))

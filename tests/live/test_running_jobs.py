@@ -13,6 +13,7 @@ from noonward.live.executors.running import EVERY_LEVER
 from noonward.live.journal import replay_journal
 from noonward.live.operator import cancel_job
 from noonward.live.requests import JobRequest
+from noonward.live.running_agent import IN_A_ROW
 from noonward.live.segments import stored_segments
 from noonward.live.why import why
 
@@ -240,6 +241,50 @@ def test_nothing_is_told_of_a_job_while_its_cluster_is_silent(live):
     live.controller.decide()
     assert row(live, job)["state"] == "running"
     assert live.controller.world.view.site_S["free"][0] == 7
+
+
+def test_a_cluster_that_stops_no_job_now_is_not_asked_about_every_job(live):
+    """It may be away, and each call may take half a minute; those behind come first in the next step."""
+    jobs = submit(live, 6)
+    to(live, HOUR_S)
+    asked, stuck = [], set(jobs[:IN_A_ROW])
+
+    def stop(order, stop=live.cluster.stop):
+        asked.append(order.job)
+        if order.job in stuck:
+            raise ClusterError("no answer")
+        stop(order)
+
+    live.cluster.stop = stop
+    live.controller.track(0)
+    assert asked == jobs[:IN_A_ROW]
+    asked.clear()
+    live.controller.track(0)
+    assert asked == jobs[IN_A_ROW:] + jobs[:IN_A_ROW]
+    stuck.clear()
+    live.controller.track(0)
+    live.controller.decide()
+    assert {row(live, job)["state"] for job in jobs} == {"suspended"}
+
+
+def test_a_cluster_that_sets_no_cap_now_is_not_asked_about_every_job(live, monkeypatch):
+    monkeypatch.setattr(Tides, "caps", True)
+    jobs = submit(live, 6)
+    to(live, HOUR_S)
+    asked, stuck = [], set(jobs[:IN_A_ROW])
+
+    def cap(order, share, cap=live.cluster.cap):
+        asked.append(order.job)
+        if order.job in stuck:
+            raise ClusterError("no answer")
+        return cap(order, share)
+
+    live.cluster.cap = cap
+    live.controller.track(0)
+    assert asked == jobs[:IN_A_ROW]
+    asked.clear()
+    live.controller.track(0)
+    assert asked == jobs[IN_A_ROW:] + jobs[:IN_A_ROW]
 
 
 def test_a_signal_that_the_cluster_does_not_pass_on_holds_nothing_else_up(live):

@@ -27,7 +27,7 @@ from noonward.live.names import Names
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.running_jobs import is_dark, tell_again
 from noonward.live.service_name import ServiceName
-from noonward.live.states import STATE, STATES, from_bytes, to_bytes
+from noonward.live.states import STATE, STATES, UnreadableStateError, from_bytes, to_bytes
 from noonward.live.store.database import Connection, Row, StoreError, Value
 from noonward.live.store.events import as_json
 from noonward.live.store.store import Store
@@ -297,6 +297,9 @@ class Books:
 
         Args:
             anew: Whether the scheduler starts without its saved state.
+
+        Raises:
+            UnreadableStateError: The scheduler cannot read it; the books are not opened.
         """
         store, world = self.store, self.world
         finish_parts(store)
@@ -337,8 +340,14 @@ class Books:
         rows = store.read(f"SELECT name, value FROM meta WHERE {STATES}")
         self._saved_state = {row["name"].removeprefix(STATE): unpacked(row["value"]) for row in rows}
         if rows:
-            parts = [from_bytes(part) for part in self._saved_state.values()]
-            world.scheduler.load_state({name: value for part in parts for name, value in part.items()})
+            try:
+                parts = [from_bytes(part) for part in self._saved_state.values()]
+                world.scheduler.load_state({name: value for part in parts for name, value in part.items()})
+            except Exception as error:  # of a policy's own code, about a state that another build has stored
+                raise UnreadableStateError(
+                    f"the policy {self.policy} cannot read the state that it stored, since another build stored it or "
+                    f"its settings have changed ({type(error).__name__}: {error})"
+                ) from error
         if world.curves is None:
             return {}
         hour = int((store.value("asked_s") or 0.0) // HOUR_S)

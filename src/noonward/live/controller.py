@@ -8,7 +8,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -28,11 +28,13 @@ from noonward.live.grid.keeper import HISTORY_H
 from noonward.live.handover import SiteAgent
 from noonward.live.known_jobs import StatedTimes
 from noonward.live.names import Names, take_fleet
+from noonward.live.requests import JobRow
 from noonward.live.run_times import RunTimeLearner, RunTimeTeller
 from noonward.live.service_name import service_name
 from noonward.live.setup import Setup
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.shadow.watcher import Watcher
+from noonward.live.states import UnreadableStateError
 from noonward.live.store.database import Connection
 from noonward.live.store.dependencies import let_arrive
 from noonward.live.store.retention import retire
@@ -63,7 +65,8 @@ class Heartbeat:
 
     Attributes:
         every_s: Real seconds between its steps.
-        beaten: ``time.monotonic()`` of its last step that ended well, or of its start.
+        beaten: ``time.monotonic()`` of its start, or of its last step that ended by itself: also one that failed as
+            something outside failed, e.g. a cluster that is away, which a restart of the service does not mend.
         problem: Message of the last failure; empty after a step that ended well.
         failures: Failures in a row.
     """
@@ -75,7 +78,7 @@ class Heartbeat:
 
     @property
     def late(self) -> bool:
-        """Whether it is overdue: ten periods and a minute without a step that ended well."""
+        """Whether it hangs, or its steps meet a defect again and again: ten periods and a minute without ``beaten``."""
         return time.monotonic() - self.beaten > 10 * self.every_s + 60.0
 
 
@@ -117,7 +120,7 @@ class Controller:
         self.names = Names.of(setup.scenario.fleet, setup.scenario.tenants)
         take_fleet(store, self.names)
         self._store_sites()
-        self._clock_problem = ""
+        self._clock_problem = self._policy_problem = ""
         self._note_clock(set_back(store))
         self._first_signals()
         self.policy = policy or store.value("policy") or setup.config.policy
@@ -181,7 +184,21 @@ class Controller:
         self.store.do(change)
 
     def _opened(self, policy: str, *, anew: bool = False) -> tuple[World, Books]:
-        """Returns the books of a policy, opened from the store; its scheduler as it was stored, or again."""
+        """Returns the books of a policy, opened from the store; its scheduler as it was stored, or again.
+
+        A scheduler that cannot read its stored state starts again without it: jobs do not wait for an operator.
+        """
+        try:
+            return self._books(policy, anew=anew)
+        except UnreadableStateError as error:
+            self._policy_problem = f"{error}; it has begun again without it, and all jobs keep their places"
+            _log.warning("policy: %s", self._policy_problem)
+            world, books = self._books(policy, anew=True)
+            self.store.do(books.take_over)
+            return world, books
+
+    def _books(self, policy: str, *, anew: bool) -> tuple[World, Books]:
+        """Returns what ``_opened`` does; raises UnreadableStateError where the stored state cannot be read."""
         scheduler = self.setup.scheduler(policy)
         seed = self.setup.config.seed
         world = World(
@@ -260,10 +277,15 @@ class Controller:
             self.site_wakes[s].set()
         return self.world.asks > asked
 
+    def take_new(self, rows: Iterable[JobRow]) -> None:
+        """Has jobs that were just stored decided about now if a question is due; otherwise the next one is in time."""
+        if not self._asked_up_to(self.store.now_s()) or any(row.after for row in rows):
+            self.decide_wake.set()
+
     def _question_s(self, now_s: float) -> float:
         """Returns the time of the last question that is due: now, or the last slot boundary."""
         slot_s = self.setup.scenario.slot_s
-        return now_s if self.setup.scenario.protocol == "on-arrival" else float(np.floor(now_s / slot_s) * slot_s)
+        return now_s if self.setup.scenario.protocol == "on-arrival" else math.floor(now_s / slot_s) * slot_s
 
     def _asked_up_to(self, now_s: float) -> bool:
         """Returns whether no question is due: the last slot boundary was asked about."""
@@ -310,7 +332,7 @@ class Controller:
 
         GPUs that the scenario announced to be withheld are, whatever a cluster has; it may have fewer.
         """
-        by_job = {seat.about.job: seat for seat in self.world.seat_of.values()} if not self._touched.empty() else {}
+        by_job = {seat.about.job: seat for seat in self.world.seat_of.each()} if not self._touched.empty() else {}
         while not self._touched.empty():
             job = self._touched.get()
             seat = by_job.get(job)
@@ -411,7 +433,7 @@ class Controller:
             world, books = self._opened(policy, anew=True)
             self.store.do(books.take_over)
             # What had ended and was not yet taken is repeated to the new books, which pass over what they do not hold.
-            self.world, self.books, self.policy = world, books, policy
+            self.world, self.books, self.policy, self._policy_problem = world, books, policy, ""
 
     def rehearse(self) -> None:
         """Decides about a job that is not stored, in books of its own, so that all functions are compiled."""
@@ -476,7 +498,7 @@ class Controller:
                     step()
                     beat.beaten, beat.problem, beat.failures = time.monotonic(), "", 0
                 except NoonwardError as error:
-                    beat.problem, beat.failures = str(error), beat.failures + 1
+                    beat.beaten, beat.problem, beat.failures = time.monotonic(), str(error), beat.failures + 1
                     _log.warning("%s: %s", name, error)
                 except Exception as error:  # a loop outlives a defect, shows it and tries again
                     beat.problem, beat.failures = f"{type(error).__name__}: {error}", beat.failures + 1
@@ -509,6 +531,8 @@ class Controller:
         found |= self.meters.problems
         if self._clock_problem:
             found["clock"] = self._clock_problem
+        if self._policy_problem:
+            found["policy"] = self._policy_problem
         return found
 
     def time_of(self, seconds: float) -> str:

@@ -12,7 +12,7 @@ from noonward.errors import NoonwardError
 from noonward.live.executors.protocol import ClusterError, Executor, Order, RefusedError, Status
 from noonward.live.executors.running import CHECKPOINTED
 from noonward.live.orders import ORDERS, end, order_of, set_stage
-from noonward.live.running_agent import RunningJobsAgent
+from noonward.live.running_agent import IN_A_ROW, RunningJobsAgent
 from noonward.live.service_name import ServiceName
 from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
@@ -23,8 +23,6 @@ LOST_POLLS: Final = 20
 """A job that its cluster does not know this many times in a row is lost."""
 UNREACHABLE: Final = 3
 """Failures in a row after which a site counts as unreachable."""
-IN_A_ROW: Final = 2
-"""Jobs in a row that cannot be handed over after which the rest waits for the next step."""
 PUT_OFF: Final = "not handed over yet: "
 """How the reason of a job begins whose hand-over is tried again."""
 TO_DELIVER: Final = f"{ORDERS} WHERE o.site = ? AND o.stage IN ('queued', 'intent', 'placed')"

@@ -15,6 +15,9 @@ from noonward.live.store.database import Connection, Row
 from noonward.live.store.events import add_event
 from noonward.live.store.store import Store
 
+IN_A_ROW: Final = 2
+"""Jobs with which a cluster does nothing now after which the rest waits for the next step: it may be away, and a call
+then takes as long as it may."""
 WAIT_S: Final = 2.0
 """How long a site's deliveries wait for what is done with its running jobs, real s; after that it goes on beside."""
 TO_ACT: Final = f"""
@@ -68,6 +71,7 @@ class RunningJobsAgent:
     def __init__(self, agent: OfSite, told: Callable[..., None], power: Callable[[str, int], float]) -> None:
         self._agent, self.told, self._power = agent, told, power
         self._acting = Aside(self._act, WAIT_S)
+        self._failed = 0
 
     def act(self) -> None:
         """Begins to stop jobs, resumes jobs, and ends what is left of suspended jobs that are not resumed.
@@ -100,8 +104,16 @@ class RunningJobsAgent:
                 self._put_off(row, error)
 
     def stopping(self) -> list[Row]:
-        """Returns the jobs that have been told to stop; where a model says what happens, none has to be."""
-        return [] if self._agent.executor.exact_ends else self._agent.store.read(TO_STOP, self._agent.name)
+        """Begins a step: returns the jobs that have been told to stop, for ``follow``.
+
+        Where a model says what happens, none has to be told.
+        """
+        self._failed = 0
+        return [] if self._agent.executor.exact_ends else self._in_turn(TO_STOP)
+
+    def _in_turn(self, query: str) -> list[Row]:
+        """Returns the site's jobs by a query; those that were put off come after the others."""
+        return sorted(self._agent.store.read(query, self._agent.name), key=lambda row: int(row["tries"]))
 
     def _begin_to_stop(self, row: Row) -> None:
         """Tells a job to write its checkpoint; one that its cluster does not know has not begun."""
@@ -133,6 +145,8 @@ class RunningJobsAgent:
             status: What its cluster says; None: it does not know it.
         """
         executor, order = self._agent.executor, order_of(row)
+        if self._failed == IN_A_ROW:
+            return None
         if row["cancelling"] or status is None or status.phase == "unknown":
             return self._agent.news(row, status)
         try:
@@ -152,6 +166,7 @@ class RunningJobsAgent:
             self._refused(row, error)
         except ClusterError as error:
             self._put_off(row, error)
+            self._failed += 1
         return None
 
     def _stopped(self, row: Row) -> None:
@@ -208,6 +223,7 @@ class RunningJobsAgent:
             _log.warning("job %d, %s: %s", row["id"], row["stage"], reason)
 
         def change(connection: Connection, now_s: float) -> None:
+            connection.execute("UPDATE outbox SET tries = tries + 1 WHERE token = ?", (row["token"],))
             connection.execute("UPDATE jobs SET reason = ? WHERE id = ?", (reason, row["id"]))
 
         self._agent.store.do(change)
@@ -216,7 +232,10 @@ class RunningJobsAgent:
         """Resumes a suspended job at its cluster, or hands it over again where it cannot be, or has another size."""
         agent, order = self._agent, order_of(row)
         if row["cap"]:
-            self._set_cap(row, 0)  # it may have left its GPUs
+            try:
+                self._set_cap(row, 0)  # it may have left its GPUs
+            except ClusterError as error:
+                self._put_off(row, error)
         same = row["gpus_before"] in (None, row["gpus"]) and row["handle"] is not None
         if same and agent.executor.resume(order):
 
@@ -262,12 +281,15 @@ class RunningJobsAgent:
         Args:
             running: Tokens of the jobs that run by what the cluster has just said.
         """
-        agent = self._agent
-        for row in agent.store.read(TO_CAP, agent.name):
-            if row["token"] in running:
-                self._set_cap(row, int(row["cap_wanted"]))
-        for row in agent.store.read(TO_UNCAP, agent.name):
-            self._set_cap(row, 0)
+        wanted = [(row, int(row["cap_wanted"])) for row in self._in_turn(TO_CAP) if row["token"] in running]
+        for row, cap in [*wanted, *((row, 0) for row in self._in_turn(TO_UNCAP))]:
+            if self._failed == IN_A_ROW:
+                return
+            try:
+                self._set_cap(row, cap)
+            except ClusterError as error:
+                self._put_off(row, error)
+                self._failed += 1
 
     def _set_cap(self, row: Row, cap: int) -> None:
         order, share = order_of(row), self._power(row["class"], cap)
@@ -276,9 +298,6 @@ class RunningJobsAgent:
             nodes = self._agent.executor.cap(order, share) or nodes
         except RefusedError as error:
             cap, refused = int(row["cap"]), str(error)[:1000]
-        except ClusterError as error:
-            self._put_off(row, error)
-            return
         self._store_cap(row, order, cap, nodes, refused)
 
     def _store_cap(self, row: Row, order: Order, cap: int, nodes: str | None, refused: str) -> None:

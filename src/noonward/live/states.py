@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from noonward.decision.scheduler import State
+from noonward.errors import NoonwardError
 
 STATE: Final = "scheduler."
 STATES: Final = f"name LIKE '{STATE}%'"
@@ -23,6 +24,10 @@ def to_bytes(state: State) -> bytes:
         {'a': array([0, 1, 2]), 'b': [1.5, None]}
     """
     return msgspec.msgpack.encode(state, enc_hook=_encode)
+
+
+class UnreadableStateError(NoonwardError):
+    """A policy cannot read the state that it, or an earlier version of it, has stored."""
 
 
 def from_bytes(content: bytes) -> State:

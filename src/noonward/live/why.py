@@ -348,7 +348,7 @@ def _intention(policy: str, world: World, seat: Seat) -> tuple[Reason, str, floa
 def _room_s(world: World, seat: Seat) -> float | None:
     """Returns when enough GPUs of a job's site are free if running jobs take what the model says; nobody goes first."""
     free = int(world.view.site_S["free"][seat.site])
-    running = [one for one in world.seat_of.values() if one.state == STARTING and one.site == seat.site]
+    running = [one for one in world.seat_of.begun() if one.site == seat.site]
     for one in sorted(running, key=lambda one: one.ends_s):
         free += one.gpus
         if free >= seat.about.gpus_min:
@@ -378,8 +378,8 @@ def plans(controller: Controller, hours: int = 24) -> list[Plan]:
         world = controller.world
         now_s = controller.store.now_s()
         busy_SH = np.zeros((len(world.brief.sites), hours))
-        for seat in world.seat_of.values():
-            if seat.state != STARTING or seat.start_s is None or seat.run_s is None:
+        for seat in world.seat_of.begun():
+            if seat.start_s is None or seat.run_s is None:
                 continue
             left_s = seat.ends_s - now_s
             share_H = np.clip(left_s / HOUR_S - np.arange(hours), 0.0, 1.0)

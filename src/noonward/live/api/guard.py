@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from noonward.live.api.rates import Rate
 from noonward.live.store.store import Store
@@ -253,7 +253,12 @@ async def body_of(request: Request, kind: str = "application/json") -> bytes:
         )
     try:
         async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
+            more = True
+            while more:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                part, more = message.get("body", b""), message.get("more_body", False)
                 size += len(part)
                 if size > MOST_BYTES:
                     raise RefusedError(413, "size", f"the body has more than {MOST_BYTES} bytes: send smaller batches")

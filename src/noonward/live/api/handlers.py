@@ -7,7 +7,7 @@ import functools
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 import msgspec
@@ -17,14 +17,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from noonward import __version__
-from noonward.errors import NoonwardError
 from noonward.live import operator
 from noonward.live.accounts import Savings, savings
 from noonward.live.api import shown
-from noonward.live.api.answers import answer, problem, refusal
+from noonward.live.api.answers import answer
 from noonward.live.api.exposition import CONTENT_TYPE
 from noonward.live.api.figures import Figures
 from noonward.live.api.guard import Guard, RefusedError, body_of, decoded
+from noonward.live.api.guarded import Guarded, Handler
 from noonward.live.api.openapi import document
 from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
@@ -68,7 +68,6 @@ LATEST_SOURCES: Final = """
 SELECT s.zone, s.source FROM signals s
 JOIN (SELECT zone, max(hour) AS hour FROM signals GROUP BY zone) last ON last.zone = s.zone AND last.hour = s.hour
 """
-Handler = Callable[[Request, Holder], Awaitable[Response]]
 
 
 class Api:
@@ -117,7 +116,7 @@ class Api:
         """Returns the routes."""
 
         def route(path: str, scope: Scope, handler: Handler, method: str = "GET") -> Route:
-            return Route(path, self._guarded(scope, handler), methods=[method])
+            return Route(path, Guarded(self.guard, scope, handler), methods=[method])
 
         return [
             route("/v1/jobs", "submit", self.submit, "POST"),
@@ -149,22 +148,6 @@ class Api:
             Route("/openapi.json", self.openapi),
         ]
 
-    def _guarded(self, scope: Scope, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            try:
-                holder = await self.guard.holder(request, scope)
-                request.state.who = holder.name
-                return await handler(request, holder)
-            except RefusedError as refused:
-                return problem(refused.status, refused.code, refused.message, refused.after_s)
-            except NoonwardError as error:
-                known = refusal(error)
-                if known is None:
-                    raise
-                return problem(known.status, known.code, known.message)
-
-        return answer
-
     # Jobs.
 
     async def submit(self, request: Request, holder: Holder) -> Response:
@@ -183,7 +166,7 @@ class Api:
         self.check_limits(limit, rows)
         check = None if limit is None else limit.check_waiting
         ids, new = await self.store.written(submission(rows, holder.name, check))
-        self.controller.decide_wake.set()
+        self.controller.take_new(rows)
         return answer(shown.Submitted(ids=ids, new=new), 201 if new else 200)
 
     async def _checked(self, many: list[JobRequest]) -> list[JobRow]:

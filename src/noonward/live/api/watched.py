@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import logging
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from noonward.live.api.exposition import Exposition, labels
 from noonward.live.logs import HEADER, REQUEST, log_request, request_id
 
 _log: Final = logging.getLogger("noonward.live")
+_HEADER: Final = HEADER.encode()
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds of the buckets of durations, s."""
 
@@ -41,7 +43,7 @@ class RequestCounts:
     def add(self, method: str, route: str, status: int, took_s: float) -> None:
         """Counts a request."""
         self.answered[method, route, status] += 1
-        bucket = next((n for n, bound_s in enumerate(BOUNDS_S) if took_s <= bound_s), len(BOUNDS_S))
+        bucket = bisect.bisect_left(BOUNDS_S, took_s)
         self.within.setdefault(route, [0] * (len(BOUNDS_S) + 1))[bucket] += 1
         self.seconds[route] += took_s  # type: ignore[assignment]
 
@@ -80,7 +82,7 @@ class Watched:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = next((value for name, value in scope["headers"] if name == HEADER.encode()), None)
+        given = next((value for name, value in scope["headers"] if name == _HEADER), None)
         name = request_id(None if given is None else given.decode("latin-1"))
         began, status = time.perf_counter(), 0
         token = REQUEST.set(name)
@@ -89,7 +91,7 @@ class Watched:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = [(HEADER.encode(), name.encode()), *([ONLY_TLS] if scope["scheme"] == "https" else [])]
+                own = [(_HEADER, name.encode()), *([ONLY_TLS] if scope["scheme"] == "https" else [])]
                 message = {**message, "headers": [*message["headers"], *own]}
             await send(message)
 

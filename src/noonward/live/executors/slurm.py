@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -18,6 +19,7 @@ from noonward.live.executors.identity import Account, Users, put_in
 from noonward.live.executors.protocol import OVER, ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping, by_request, end_of_file
 from noonward.live.executors.script import batch_script
+from noonward.live.executors.slurm_words import AnsweredError, failure
 from noonward.live.terms import EVERY
 from noonward.units import MINUTE_S
 
@@ -68,12 +70,6 @@ ORDINARY: Final = frozenset({"", "None", "Resources", "Priority", "BeginTime", "
 _log: Final = logging.getLogger("noonward.live")
 NO_ACCOUNTING: Final = re.compile(r"AccountingStorageType\s*=\s*(accounting_storage/none|\(null\))")
 """What ``scontrol show config`` says where nothing keeps accounts."""
-AWAY: Final = re.compile(
-    "contact slurm controller|timed out|Connection|ommunicat|Zero Bytes|standby|temporarily|munge|uthentication|"
-    "Transport endpoint|I/O error|Unable to resolve|Incompatible versions|not available .inactive or drain|"
-    "error while loading|Resource temporarily|Protocol|slurm.conf"
-)
-"""Words of sbatch about the cluster; whatever else it says when it fails is about the job."""
 _OF_SBATCH: Final = ("SBATCH_", "SLURM_CONF")
 """How variables begin that sbatch reads itself."""
 _FIELDS: Final = ("JobID", "Name", "State", "StartTime", "EndTime", "exit_code", "UserName", "Reason")
@@ -184,9 +180,7 @@ class SlurmExecutor(RunningJobs):
         ]  # fmt: skip
         try:
             printed = self._call("sbatch", *arguments, given=script, environment=given, of=order)
-        except _FailedError as error:
-            if AWAY.search(error.words):
-                raise
+        except AnsweredError as error:
             raise RefusedError(f"sbatch refused it: {error.words}") from error
         handle = printed.strip().split(";")[0]
         if not handle.isdigit():
@@ -255,13 +249,10 @@ class SlurmExecutor(RunningJobs):
             self.stop(order)
             status = self._of(order)
         if status is not None and status.phase == "running":
-            try:
+            with contextlib.suppress(AnsweredError):  # it has just ended
                 self._call(
                     "scancel", *self._clusters, f"--signal={self._signal}", "--full", str(order.handle), of=order
                 )
-            except _FailedError as error:
-                if AWAY.search(error.words):
-                    raise  # else it has just ended
 
     def stop(self, order: Order) -> None:
         """Puts a job back into the queue and holds it there, or stops its processes where they are.
@@ -286,9 +277,9 @@ class SlurmExecutor(RunningJobs):
         try:
             own = None if self._pauses else order  # a pause takes an operator's rights
             self._call("scontrol", *self._clusters, *how, str(order.handle), of=own)
-        except _FailedError as error:
+        except AnsweredError as error:
             after = self._of(order)
-            if AWAY.search(error.words) or COMPLETING.search(error.words):
+            if COMPLETING.search(error.words):
                 raise
             if after is not None and after.phase != "running":
                 return  # it has ended or stopped meanwhile
@@ -443,7 +434,7 @@ class SlurmExecutor(RunningJobs):
             of: Job that it is about: it is run as the job's user, where jobs have users of their own.
 
         Raises:
-            ClusterError: It is missing, failed (``_FailedError``) or took too long.
+            ClusterError: It is missing, failed or took too long.
         """
         path = command if self._commands is None else str(self._commands / command)
         before = put_in(self._as_user, self._users.of(of)) if of is not None and self._as_user else ()
@@ -454,23 +445,15 @@ class SlurmExecutor(RunningJobs):
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ClusterError(f"{command} did not answer: {error}") from error
         if code:
-            raise _FailedError(command, code, complaint or printed)
+            words = _words_of(command, complaint or printed)
+            raise failure(f"{command} failed with exit code {code}: {words}", words)
         return printed
 
 
-class _FailedError(ClusterError):
-    """A command of Slurm answered that it failed.
-
-    Args:
-        command: Its name.
-        code: Its exit code.
-        printed: What it printed.
-    """
-
-    def __init__(self, command: str, code: int, printed: str) -> None:
-        lines = (line.removeprefix(f"{command}: ").removeprefix("error: ") for line in printed.splitlines())
-        self.words = "; ".join(line.strip() for line in lines if line.strip())[:500] or "no message"
-        super().__init__(f"{command} failed with exit code {code}: {self.words}")
+def _words_of(command: str, printed: str) -> str:
+    """Returns what a command said of its failure, without its name, on one line."""
+    lines = (line.removeprefix(f"{command}: ").removeprefix("error: ") for line in printed.splitlines())
+    return "; ".join(line.strip() for line in lines if line.strip())[:500] or "no message"
 
 
 def _is_down(fields: Mapping[str, str]) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.identity import Users, put_in
-from noonward.live.executors.protocol import OVER, ClusterError, Order, RefusedError, Status
+from noonward.live.executors.protocol import OVER, Order, RefusedError, Status
 from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.script import batch_script
 from noonward.live.executors.slurm import (
-    AWAY,
     DOWN,
     PHASES,
     PREFIX,
@@ -23,6 +23,7 @@ from noonward.live.executors.slurm import (
     wait_code,
     waiting_reason,
 )
+from noonward.live.executors.slurm_words import AnsweredError, failure
 from noonward.live.executors.web import ClusterWeb
 
 _BASE: Final = "/slurm/v0.0.38"
@@ -110,9 +111,7 @@ class SlurmRestExecutor(RunningJobs):
         script = batch_script(order, {}, self._container, self._signal)
         try:
             return str(self._call("POST", "/job/submit", {"script": script, "job": job}, order)["job_id"])
-        except _AnsweredError as error:
-            if AWAY.search(str(error)):
-                raise
+        except AnsweredError as error:
             raise RefusedError(str(error)) from error
 
     def release(self, order: Order) -> None:
@@ -130,11 +129,8 @@ class SlurmRestExecutor(RunningJobs):
     def signal(self, order: Order) -> None:
         """Sends a job the signal upon which it writes a checkpoint."""
         if self._signal is not None:
-            try:
+            with contextlib.suppress(AnsweredError):  # it has just ended
                 self._call("DELETE", f"/job/{order.handle}", of=order, query={"signal": self._signal})
-            except _AnsweredError as error:
-                if AWAY.search(str(error)):
-                    raise  # else it has just ended
 
     def nodes_of(self, order: Order) -> str:
         """Returns the nodes that a job runs on, as Slurm writes them."""
@@ -212,7 +208,7 @@ class SlurmRestExecutor(RunningJobs):
         """Returns an answer; a request about a job is made as its user, where jobs have users of their own.
 
         Raises:
-            ClusterError: There is none, or Slurm refused (``_AnsweredError``).
+            ClusterError: There is none, or Slurm refused.
         """
         _, found = self._web.call(method, _BASE + path, content, query=query, known=(500,), more=self._as(of))
         errors = found.get("errors") if isinstance(found, dict) else None
@@ -220,9 +216,6 @@ class SlurmRestExecutor(RunningJobs):
             return found  # it was taken; "errors" may say that it is held
         if not isinstance(found, dict) or errors:
             said = "; ".join(str(each.get("description") or each.get("error") or each) for each in errors or ())
-            raise _AnsweredError(f"{self._web.title} refused {method} {path}: {said or 'no message'}")
+            words = said or "no message"
+            raise failure(f"{self._web.title} refused {method} {path}: {words}", words)
         return found
-
-
-class _AnsweredError(ClusterError):
-    """Slurm answered that it refuses."""

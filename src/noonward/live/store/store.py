@@ -12,10 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from noonward.errors import ScenarioError
 from noonward.live.clock import Clock
@@ -44,8 +43,7 @@ MOST_READERS: Final = 8
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(NamedTuple):
     change: Change[Any]
     answer: Future[Any] | asyncio.Future[Any]
 

@@ -46,7 +46,7 @@ def submission(rows: Sequence[JobRow], owner: str = "", check: Check | None = No
     return _Submission(rows, owner, check)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Submission(JointChange[tuple[list[int], int]]):
     rows: Sequence[JobRow]
     owner: str

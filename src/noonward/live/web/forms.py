@@ -87,7 +87,7 @@ class Forms:
             known = refusal(error)
             status = 422 if known is None else known.status
             return await self._submit_page(request, visitor, fields, str(error), status)
-        self.controller.decide_wake.set()
+        self.controller.take_new([row])
         said = f"Job {ids[0]} is submitted." if new else f"Job {ids[0]} was submitted by this form before."
         return to(f"/jobs/{ids[0]}", said)
 

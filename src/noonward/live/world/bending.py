@@ -13,7 +13,7 @@ from noonward.decision.cluster.lives import may_cap, may_start_capped, resume_ga
 from noonward.decision.cluster.view import HOLD, KEEP, RUNS, ClusterView
 from noonward.engine.cluster.kernels.world import A_CAP, HALTED, RAN_ON, RESUMED, STOPPING
 from noonward.engine.cluster.told import Happening, ToldEngine
-from noonward.live.world.seats import STARTING, SUSPENDED, Note, Seat
+from noonward.live.world.seats import STARTING, SUSPENDED, Note, Seat, Seats
 
 SUSPEND_DECIDED, RESUME_DECIDED, CAP_DECIDED = "suspend decided", "resume decided", "cap decided"
 """Events of what a scheduler decided about running jobs."""
@@ -25,7 +25,7 @@ class OfBooks(Protocol):
 
     engine: ToldEngine
     brief: Brief
-    seat_of: dict[int, Seat]
+    seat_of: Seats
     drained: set[int]
     ended: set[int]
     notes: list[Note]
@@ -97,8 +97,8 @@ class RunningJobs:
     def renew(self, time_s: float) -> None:
         """Expects jobs to run longer that run though they were expected to have ended by now."""
         world = self._world
-        for seat in world.seat_of.values():
-            if seat.state != STARTING or seat.serial in world.ended:
+        for seat in world.seat_of.begun():
+            if seat.serial in world.ended:
                 continue
             life = world.view.life_J[seat.slot]
             if life["state"] == RUNS and life["until_s"] <= world.now_s:

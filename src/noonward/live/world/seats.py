@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterator, MutableMapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from noonward.live.turns import give_way
 
 SUBMITTED: Final = "submitted"
 TRANSIT: Final = "transit"
@@ -120,6 +124,109 @@ class Seat(msgspec.Struct, gc=False):
         if self.finish_s is not None:
             return self.finish_s
         return float(self.start_s or 0.0) + float(self.run_s or 0.0)
+
+
+class _Waiting(msgspec.Struct, array_like=True, omit_defaults=True):
+    """What is kept of a seat that waits in a queue; what most do not need comes last, and is left out."""
+
+    packed: bytes
+    slot: int
+    site: int
+    place: int
+    reach_s: float | None
+    asked: bool
+    earliest_s: float = 0.0
+    gpus: int = 0
+    level: int = -1
+    moves: int = 0
+    held: bool = False
+    pinned: int = -1
+    vetoed: frozenset[int] = NOWHERE
+
+
+_kept: Final = operator.attrgetter(*_Waiting.__struct_fields__)
+_waiting: Final = msgspec.msgpack.Decoder(_Waiting)
+
+
+def _unpacked(serial: int, content: bytes) -> Seat:
+    """Returns a seat that waits from what is kept of it."""
+    kept = _waiting.decode(content)
+    return Seat(
+        kept.packed,
+        serial,
+        kept.slot,
+        WAITING,
+        kept.site,
+        kept.place,
+        kept.gpus,
+        kept.level,
+        kept.earliest_s,
+        kept.reach_s,
+        moves=kept.moves,
+        held=kept.held,
+        pinned=kept.pinned,
+        vetoed=kept.vetoed or NOWHERE,
+        asked=kept.asked,
+    )
+
+
+class Seats(MutableMapping[int, Seat]):
+    """Jobs in sight by the number of their arrival, in the order in which they came.
+
+    Those that wait in a queue and that nobody has asked for since ``pack`` are kept packed, in a third of the memory.
+    Once a seat has been asked for by its number, it is the same object until the next ``pack``.
+
+    Args:
+        packs: Whether any are packed; where all are asked for in every slot, that would only take time.
+    """
+
+    def __init__(self, *, packs: bool = True) -> None:
+        self._packs = packs
+        self._seats: dict[int, Seat | bytes] = {}
+        self._loose: list[int] = []
+
+    def __getitem__(self, serial: int) -> Seat:
+        seat = self._seats[serial]
+        if isinstance(seat, bytes):
+            seat = self[serial] = _unpacked(serial, seat)
+        return seat
+
+    def __setitem__(self, serial: int, seat: Seat) -> None:
+        self._seats[serial] = seat
+        if self._packs:
+            self._loose.append(serial)
+
+    def __delitem__(self, serial: int) -> None:
+        del self._seats[serial]
+
+    def __contains__(self, serial: object) -> bool:
+        return serial in self._seats
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._seats)
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def each(self) -> Iterator[Seat]:
+        """Yields all seats, to be read only: what is changed of one may be forgotten."""
+        for serial, seat in self._seats.items():
+            yield _unpacked(serial, seat) if isinstance(seat, bytes) else seat
+
+    def begun(self) -> Iterator[Seat]:
+        """Yields the seats of jobs that have been started."""
+        return (seat for seat in self._seats.values() if not isinstance(seat, bytes) and seat.state == STARTING)
+
+    def pack(self) -> None:
+        """Packs what waits in queues; nobody may hold on to a seat for longer."""
+        loose, self._loose = self._loose, []
+        for serial in dict.fromkeys(loose):
+            give_way()
+            seat = self._seats.get(serial)
+            if isinstance(seat, Seat) and seat.state == WAITING and seat.site >= 0:
+                self._seats[serial] = msgspec.msgpack.encode(_Waiting(*_kept(seat)))
+            elif isinstance(seat, Seat) and seat.state != STARTING:
+                self._loose.append(serial)
 
 
 def seats_of(content: bytes) -> list[Seat]:

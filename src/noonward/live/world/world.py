@@ -58,6 +58,7 @@ from noonward.live.world.seats import (
     Decision,
     Note,
     Seat,
+    Seats,
 )
 from noonward.model.cluster.knowledge import OVERRUN
 from noonward.model.signals import SiteSignals
@@ -116,7 +117,6 @@ class World:
         self.engine = ToldEngine(brief, scheduler.needs, modelled_S, keeps_S)
         self.engine.world.engine_1["part_s"] = part_s
         self.running = RunningJobs(self)
-        self.seat_of: dict[int, Seat] = {}
         self.unrouted: dict[int, None] = {}
         self.drained: set[int] = set()
         self.serial = self.place = self.asks = 0
@@ -134,6 +134,7 @@ class World:
         self._opened: set[int] = set()
         self._settled_h = 0
         self._held = HeldJobs(self.engine, scheduler) if can_hold(scheduler, self.engine) else None
+        self.seat_of = Seats(packs=self._held is not None)
         self._show_curves(0)
         scheduler.reset(self.brief, rng)
 
@@ -376,8 +377,8 @@ class World:
         if self.engine.bends:
             self.running.renew(time_s)
             return
-        for seat in self.seat_of.values():
-            if seat.state != STARTING or seat.serial in self.ended or not (about := seat.about).told:
+        for seat in self.seat_of.begun():
+            if seat.serial in self.ended or not (about := seat.about).told:
                 continue
             begin_s, expected = float(seat.start_s or 0.0), float(view.job_J["work"][seat.slot])
             unit_s = float(view.speed_KSCGF[SECONDS, seat.site, about.class_, seat.gpus, seat.level])
@@ -636,6 +637,7 @@ class World:
         out = list(self.changed.values()), self.decisions, self.notes
         self.changed, self.decisions, self.notes = {}, [], []
         self._texts.forget()
+        self.seat_of.pack()
         return out
 
     def keep_changes(self, seats: Iterable[Seat], decisions: Iterable[Decision], notes: Iterable[Note]) -> None:
@@ -705,7 +707,7 @@ class World:
             elif status == QUEUED and not self._each_slot:
                 queued.append(seat)
         self.engine.resume(standing)
-        for seat in self.seat_of.values():
+        for seat in self.seat_of.each():
             self._note_plain(seat)
         if average_T:
             self.engine.remember_use(np.array(average_T))

@@ -25,7 +25,7 @@ STAYED, STOPPED, HEAD = 0, 1, 2
 FROM_ON, FROM_OFF, FIRST, TAIL_FROM_OFF, TAIL_FROM_ON, TAIL_FIRST = 0, 1, 2, 3, 4, 5
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _run_or_rest(
     off_K: F8,
     on_K: F8,
@@ -56,7 +56,7 @@ def _run_or_rest(
         new_on_K[k] = (resumes if resumes < runs_on else runs_on) - bonus
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _add_part(
     off_K: F8, on_K: F8, usd: tuple[float, float, float, float], stop: float, new_off_K: F8, new_on_K: F8
 ) -> None:
@@ -122,18 +122,18 @@ def _whole_periods(
         last_piece: The same of the last period; the life then ends there.
         whole: Number of full periods.
         part: Share of one further period, below 1; 0 for none.
-        usd_X: Receives the least cost of each state after each period, in row p + 1 for period p; of two rows, each
-            holds every other period in turn. Column k + 1 is of k periods done.
+        usd_X: Receives the least cost of each state after each period, in row p + 1 for period p. Column k + 1 is of k
+            periods done.
 
     Returns:
         (cost in USD, last period, 1 if its use is the part at its beginning); infinite cost where there is none.
     """
-    periods, need, rows = len(cost_P), 1 if part > 0.0 else 0, len(usd_X)
+    periods, need = len(cost_P), 1 if part > 0.0 else 0
     usd_X[0, :, :, :] = np.inf
     usd_X[:, :, :, 0] = np.inf
     best, best_p, best_head = np.inf, -1, 0
     for p in range(periods):
-        old, new = usd_X[p % rows], usd_X[(p + 1) % rows]
+        old, new = usd_X[p], usd_X[p + 1]
         cost, resume, stop, bonus = share_P[p] * cost_P[p], resume_P[p], stop_P[p], bonus_P[p]
         stop_before = stop_P[p - 1] if p > 0 else 0.0
         piece = (first_piece and p == 0) or (last_piece and p == periods - 1)
@@ -332,25 +332,21 @@ def suspended_life(
         used_P[0] = units if usd < below_usd else 0.0
         return float(usd if usd < below_usd else np.inf)
     columns = int(units + NEAR) + 2
-    two_X = np.empty((2, 2, 2, columns))
-    best, chosen = below_usd, -1
+    usd_WX = np.empty((2, periods + 1, 2, 2, columns))  # of the best way so far, and of the one that is tried
+    best, chosen, chosen_at, chosen_head, mine = below_usd, -1, -1, 0, 0
     for way in range(WAYS):
         can, first_piece, last_piece, whole, part = _split(share_P, units, way)
         if can:
-            usd, _, _ = _whole_periods(
-                cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, two_X
+            usd, at, head = _whole_periods(
+                cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, usd_WX[mine]
             )
             if usd < best:
-                best, chosen = usd, way
+                best, chosen, chosen_at, chosen_head, mine = usd, way, at, head, 1 - mine
     if chosen < 0:
         return np.inf
     _, first_piece, last_piece, whole, part = _split(share_P, units, chosen)
-    usd_X = np.empty((periods + 1, 2, 2, columns))
-    _, at, head = _whole_periods(
-        cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, usd_X
-    )
     _trace(
-        cost_P, resume_P, stop_P, share_P, first_piece, last_piece, whole, part, usd_X, at, head, used_P, resumed_P,
-        stopped_P,
+        cost_P, resume_P, stop_P, share_P, first_piece, last_piece, whole, part, usd_WX[1 - mine], chosen_at,
+        chosen_head, used_P, resumed_P, stopped_P,
     )  # fmt: skip
     return best

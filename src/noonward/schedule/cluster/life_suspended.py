@@ -130,7 +130,9 @@ def _whole_periods(
     """
     periods, need = len(cost_P), 1 if part > 0.0 else 0
     usd_X[0, :, :, :] = np.inf
-    usd_X[:, :, :, 0] = np.inf
+    for row in range(1, len(usd_X)):
+        for flag in range(need + 1):
+            usd_X[row, flag, OFF, 0] = usd_X[row, flag, ON, 0] = np.inf
     best, best_p, best_head = np.inf, -1, 0
     for p in range(periods):
         old, new = usd_X[p], usd_X[p + 1]
@@ -142,16 +144,17 @@ def _whole_periods(
         may_begin = p == 0 or not first_piece
         least, most = max(0, whole - (periods - 1 - p)), min(whole, p + 1)
         one, other, before = least + 1, most + 2, 0 if piece else 1
+        low, high = one - before, other - before
         for flag in range(need + 1):
-            off_K, on_K = old[flag, OFF], old[flag, ON]
-            usd = stop_before, resume, cost if runs else np.inf, 0.0 if flag == 1 and parted else bonus
+            bonus_usd = 0.0 if flag == 1 and parted else bonus
+            usd = stop_before, resume, cost if runs else np.inf, bonus_usd
+            off_K, on_K, new_off_K, new_on_K = old[flag, OFF], old[flag, ON], new[flag, OFF], new[flag, ON]
             _run_or_rest(
-                off_K[one:other], on_K[one:other], off_K[one - before : other - before],
-                on_K[one - before : other - before], usd, new[flag, OFF, one:other],
-                new[flag, ON, one:other],
+                off_K[one:other], on_K[one:other], off_K[low:high], on_K[low:high], usd, new_off_K[one:other],
+                new_on_K[one:other],
             )  # fmt: skip
             if most < whole:
-                new[flag, :, other] = np.inf
+                new_off_K[other] = new_on_K[other] = np.inf
         if runs and may_begin and least <= before <= most:
             new[0, ON, before + 1] = min(new[0, ON, before + 1], cost - bonus)
         if parted:

@@ -126,13 +126,15 @@ def weighted(value_ZH: F8, issue_I: I8, leads: int, weight_LF: F8) -> F8:
         >>> weighted(np.arange(30.0)[None], np.array([25]), 3, weight_LF).tolist()
         [[[25.0, 25.0, 25.0]]]
     """
-    feature_IZPF = features(value_ZH, issue_I)
-    row_L = [standing_in(lead, len(weight_LF)) - 1 for lead in range(1, leads)]
-    phase_L = np.arange(1, leads) % DAY_H
-    out = np.zeros((len(issue_I), len(value_ZH), leads))
+    feature_FIZP = np.ascontiguousarray(np.moveaxis(features(value_ZH, issue_I), -1, 0))
+    days = -(-leads // DAY_H)
+    row_L = [max(standing_in(lead, len(weight_LF)) - 1, 0) for lead in range(days * DAY_H)]
+    weight_FDP = weight_LF[row_L].T.reshape(len(FEATURES), days, DAY_H)
+    out_IZDP = np.zeros((len(issue_I), len(value_ZH), days, DAY_H))
+    for feature_IZP, weight_DP in zip(feature_FIZP, weight_FDP, strict=True):
+        out_IZDP += feature_IZP[:, :, None] * weight_DP
+    out = out_IZDP.reshape(len(issue_I), len(value_ZH), days * DAY_H)[:, :, :leads]
     out[:, :, 0] = value_ZH[:, issue_I].T
-    for f in range(len(FEATURES)):
-        out[:, :, 1:] += feature_IZPF[:, :, phase_L, f] * weight_LF[row_L, f]
     return out
 
 

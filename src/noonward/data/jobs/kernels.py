@@ -61,11 +61,11 @@ def scale_to_demand(duration_s_J: F8, gpus_J: I8, demand_gpu_s: float, slot_s: f
         [600.0, 1800.0]
     """
 
-    def slots(factor: float) -> F8:
-        return np.asarray(np.maximum(np.ceil(factor * duration_s_J / slot_s), 1))
+    def slots(factor: float, duration_s_A: F8) -> F8:
+        return np.asarray(np.maximum(np.ceil(factor * duration_s_A / slot_s), 1))
 
     def excess(factor: float) -> float:
-        return slot_s * float(gpus_J @ slots(factor)) - demand_gpu_s  # whole numbers: exact in any order
+        return slot_s * float(gpus_J @ slots(factor, duration_s_J)) - demand_gpu_s  # whole numbers: exact in any order
 
     low, high = 0.0, demand_gpu_s / math.fsum((gpus_J * duration_s_J).tolist())
     if excess(low) > DEMAND_TOLERANCE * demand_gpu_s:
@@ -74,10 +74,21 @@ def scale_to_demand(duration_s_J: F8, gpus_J: I8, demand_gpu_s: float, slot_s: f
             f"{(demand_gpu_s + excess(low)) / HOUR_S:.4g} GPU-hours, above the demand of {demand_gpu_s / HOUR_S:.4g}; "
             "raise jobs.demand or lower jobs.count, jobs.gpus_cap or slot_s"
         )
+    # Jobs whose slots are the same at both ends of the bracket keep them within it: they are summed once.
+    duration_s_A, gpus_A, settled = duration_s_J, gpus_J.astype(np.float64), 0.0
+    low_A, high_A = slots(low, duration_s_A), slots(high, duration_s_A)
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
-    return slot_s * slots(low if -excess(low) < excess(high) else high)
+        middle_A = slots(middle, duration_s_A)
+        if slot_s * (settled + float(gpus_A @ middle_A)) - demand_gpu_s < 0:
+            low, low_A = middle, middle_A
+        else:
+            high, high_A = middle, middle_A
+        open_A = low_A != high_A
+        if 2 * np.count_nonzero(open_A) <= len(open_A):
+            settled += float(gpus_A[~open_A] @ low_A[~open_A])
+            duration_s_A, gpus_A, low_A, high_A = (each[open_A] for each in (duration_s_A, gpus_A, low_A, high_A))
+    return slot_s * slots(low if -excess(low) < excess(high) else high, duration_s_J)
 
 
 def draw_times(rate_C: F8, count: int, rng: np.random.Generator) -> F8:

@@ -23,7 +23,9 @@ from noonward.model.cluster.freedom import Lever
 from noonward.model.cluster.jobs import with_expected
 from noonward.schedule.cluster.booking import in_time
 from noonward.schedule.cluster.bookings import (
+    LIFE,
     NOTED,
+    STARTED,
     as_plans,
     blank_plans,
     cap_running,
@@ -312,7 +314,9 @@ class BidPrice(PartlyCompiledScheduler):
     def _noted(self, view: ClusterView, answers: Answers, prices: Prices) -> int:
         """Notes what a question is answered by; returns the address of the record."""
         books = self._option_X, self._booked_ST, self._plan_J, self._noted_1
-        self._place.note((view, answers, self._kinds, prices, *books))
+        arrays = view, answers, self._kinds, prices, *books
+        if not self._place.holds(arrays):
+            self._place.note(arrays)
         return self._place.address
 
     def _answer(self, view: ClusterView, answers: Answers, prices: Prices) -> float:
@@ -343,6 +347,7 @@ class BidPrice(PartlyCompiledScheduler):
         some_C = size_C > 0
         self._coming_C, self._option_CX = coming_C[some_C], option_CX if some_C.all() else option_CX[some_C]
         hours = min(float(PRICED_H), self._window_h)
+        self._arrival_h_C = np.ascontiguousarray(self._coming_C["arrival_h"])
         self._ahead = Ahead.of(len(self._coming_C), hours, self._stretch_h, len(view.site_S))
         capacity_SH, use_SH = np.zeros((2, *self._price_SH.shape))
         blank_SR = np.zeros((len(view.site_S), 0))
@@ -377,7 +382,7 @@ class BidPrice(PartlyCompiledScheduler):
         beyond = ahead_H >= PRICED_H
         ahead_H[beyond] = PRICED_H - DAY_H + (ahead_H[beyond] - PRICED_H) % DAY_H
         for value_SH in (self._price_SH, self._square_SH, self._mean_SH):
-            value_SH[:] = value_SH[:, ahead_H]
+            value_SH[:] = value_SH.take(ahead_H, axis=1)
         if self._power is not None:
             self._power.move(hour, ahead_H)
         self._square_SH[:, beyond] = 0.0
@@ -398,18 +403,13 @@ class BidPrice(PartlyCompiledScheduler):
         slot_0, zero_s = self._hour * self._per_hour, self._hour * HOUR_S
         if self._bends:
             drop_lives(view, self._booked_ST, slot_0, self._plan_J, self._life_J)
-        asked = np.flatnonzero(self._plan_J["at"] >= 0)
-        asked = asked[np.argsort(self._plan_J["serial"][asked])]
-        record, mine = view.job_J[asked], self._plan_J[asked]
-        gone = (mine["deadline_s"] < view.now_s) | (record["serial"] != mine["serial"])
-        release(self._booked_ST, slot_0, self._plan_J, asked[gone])
-        self._plan_J[asked[gone]] = blank_plans(1)
-        waiting = asked[~gone]
+        waiting = self._still_waiting(view, slot_0)
         option_WX = np.zeros((len(waiting), self._kinds.options), OPTION)
         at_W = np.ascontiguousarray(self._plan_J["at"][waiting])
         now_s_W = np.full(len(waiting), view.now_s)
         reserve, kinds = self._reserve, self._kinds
-        describe_all(view, kinds, waiting, at_W, now_s_W, zero_s, self._last_start_s, reserve, False, option_WX)
+        if len(waiting):
+            describe_all(view, kinds, waiting, at_W, now_s_W, zero_s, self._last_start_s, reserve, False, option_WX)
         sum_up_energy(view, prices.energy_SR)
         if self._caps:
             lift_running(view, self._booked_ST, slot_0, self._plan_J)
@@ -418,7 +418,7 @@ class BidPrice(PartlyCompiledScheduler):
             np.maximum(prices.capacity_SH, 0.0, out=prices.capacity_SH)
         prices.square_SH[:] *= self.memory
         hour_h = self._hour % self._stretch_h
-        first = int(np.searchsorted(self._coming_C["arrival_h"], hour_h + (view.now_s - zero_s) / HOUR_S, "right"))
+        first = int(np.searchsorted(self._arrival_h_C, hour_h + (view.now_s - zero_s) / HOUR_S, "right"))
         load_w_SH = np.zeros((len(view.site_S), 0 if self._power is None else PRICED_H))
 
         def improved(rounds: int, before: int) -> F8:
@@ -440,9 +440,25 @@ class BidPrice(PartlyCompiledScheduler):
         if self._power is not None:
             self._power.note_books(view, self._plan_J)
         if self._bends:
-            order_J = np.lexsort((self._plan_J["serial"], view.job_J["deadline_s"]))
-            started = self._booked_ST, slot_0, self._plan_J, self._life_J
-            plan_started(view, prices, self._option_X, *started, order_J)
+            started = np.flatnonzero((self._plan_J["at"] == STARTED) | (self._plan_J["at"] == LIFE))
+            order = np.lexsort((self._plan_J["serial"][started], view.job_J["deadline_s"][started]))
+            lives = self._booked_ST, slot_0, self._plan_J, self._life_J
+            plan_started(view, prices, self._option_X, *lives, started[order])
+
+    def _still_waiting(self, view: ClusterView, slot_0: int) -> I8:
+        """Returns the jobs that wait, by arrival; those that are gone give their bookings back."""
+        asked = np.flatnonzero(self._plan_J["at"] >= 0)
+        if not len(asked):
+            return asked
+        asked = asked[np.argsort(self._plan_J["serial"][asked])]
+        record, mine = view.job_J[asked], self._plan_J[asked]
+        gone = (mine["deadline_s"] < view.now_s) | (record["serial"] != mine["serial"])
+        if not gone.any():
+            return asked
+        release(self._booked_ST, slot_0, self._plan_J, asked[gone])
+        self._plan_J[asked[gone]] = blank_plans(1)
+        waiting: I8 = asked[~gone]
+        return waiting
 
     def _improve_with_power(
         self, view: ClusterView, prices: Prices, power: PlannedPower, rounds: int, waiting_W: I8, improve_once: Improve

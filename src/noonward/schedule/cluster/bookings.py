@@ -96,8 +96,10 @@ def move_books(booked_ST: I8, past: int) -> None:
     """Moves the books on by some slots; the last ones are free."""
     left = booked_ST.shape[1] - past
     for s in range(booked_ST.shape[0]):
-        for t in range(left):
-            booked_ST[s, t] = booked_ST[s, t + past]
+        for begin in range(0, left, past):  # as much at once as does not overlap
+            to_T, from_T = booked_ST[s, begin : min(begin + past, left)], booked_ST[s, begin + past :]
+            for t in range(len(to_T)):
+                to_T[t] = from_T[t]
         booked_ST[s, left:] = 0
 
 
@@ -119,15 +121,19 @@ def left_to_plan(
     for s in range(capacity_SH.shape[0]):
         for hour in range(capacity_SH.shape[1]):
             booked = 0
-            for t in range(hour * per_hour, (hour + 1) * per_hour):
-                booked += booked_ST[s, t]
+            for gpus in booked_ST[s, hour * per_hour : (hour + 1) * per_hour]:  # several at once
+                booked += gpus
             capacity_SH[s, hour] = booked
     for w in range(waiting_W.shape[0]):
         plan = plan_J[waiting_W[w]]
         if plan.site >= 0:
-            begin, until = plan.slot - slot_0, plan.slot + plan.slots - slot_0
-            for t in range(max(0, begin), min(until, capacity_SH.shape[1] * per_hour)):
-                capacity_SH[plan.site, t // per_hour] -= plan.gpus
+            begin = max(0, plan.slot - slot_0)
+            until = min(plan.slot + plan.slots - slot_0, capacity_SH.shape[1] * per_hour)
+            while begin < until:
+                hour = begin // per_hour
+                end = min(until, (hour + 1) * per_hour)
+                capacity_SH[plan.site, hour] -= plan.gpus * (end - begin)
+                begin = end
     for s in range(capacity_SH.shape[0]):
         for hour in range(capacity_SH.shape[1]):
             capacity_SH[s, hour] = site_S[s].gpus - capacity_SH[s, hour] / per_hour

@@ -25,7 +25,7 @@ STAYED, STOPPED, HEAD = 0, 1, 2
 FROM_ON, FROM_OFF, FIRST, TAIL_FROM_OFF, TAIL_FROM_ON, TAIL_FIRST = 0, 1, 2, 3, 4, 5
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _run_or_rest(
     off_K: F8,
     on_K: F8,
@@ -56,7 +56,7 @@ def _run_or_rest(
         new_on_K[k] = (resumes if resumes < runs_on else runs_on) - bonus
 
 
-@kernel(allocates=False)
+@kernel(inline=True, allocates=False)
 def _add_part(
     off_K: F8, on_K: F8, usd: tuple[float, float, float, float], stop: float, new_off_K: F8, new_on_K: F8
 ) -> None:
@@ -122,18 +122,20 @@ def _whole_periods(
         last_piece: The same of the last period; the life then ends there.
         whole: Number of full periods.
         part: Share of one further period, below 1; 0 for none.
-        usd_X: Receives the least cost of each state after each period, in row p + 1 for period p; of two rows, each
-            holds every other period in turn. Column k + 1 is of k periods done.
+        usd_X: Receives the least cost of each state after each period, in row p + 1 for period p. Column k + 1 is of k
+            periods done.
 
     Returns:
         (cost in USD, last period, 1 if its use is the part at its beginning); infinite cost where there is none.
     """
-    periods, need, rows = len(cost_P), 1 if part > 0.0 else 0, len(usd_X)
+    periods, need = len(cost_P), 1 if part > 0.0 else 0
     usd_X[0, :, :, :] = np.inf
-    usd_X[:, :, :, 0] = np.inf
+    for row in range(1, len(usd_X)):
+        for flag in range(need + 1):
+            usd_X[row, flag, OFF, 0] = usd_X[row, flag, ON, 0] = np.inf
     best, best_p, best_head = np.inf, -1, 0
     for p in range(periods):
-        old, new = usd_X[p % rows], usd_X[(p + 1) % rows]
+        old, new = usd_X[p], usd_X[p + 1]
         cost, resume, stop, bonus = share_P[p] * cost_P[p], resume_P[p], stop_P[p], bonus_P[p]
         stop_before = stop_P[p - 1] if p > 0 else 0.0
         piece = (first_piece and p == 0) or (last_piece and p == periods - 1)
@@ -142,16 +144,17 @@ def _whole_periods(
         may_begin = p == 0 or not first_piece
         least, most = max(0, whole - (periods - 1 - p)), min(whole, p + 1)
         one, other, before = least + 1, most + 2, 0 if piece else 1
+        low, high = one - before, other - before
         for flag in range(need + 1):
-            off_K, on_K = old[flag, OFF], old[flag, ON]
-            usd = stop_before, resume, cost if runs else np.inf, 0.0 if flag == 1 and parted else bonus
+            bonus_usd = 0.0 if flag == 1 and parted else bonus
+            usd = stop_before, resume, cost if runs else np.inf, bonus_usd
+            off_K, on_K, new_off_K, new_on_K = old[flag, OFF], old[flag, ON], new[flag, OFF], new[flag, ON]
             _run_or_rest(
-                off_K[one:other], on_K[one:other], off_K[one - before : other - before],
-                on_K[one - before : other - before], usd, new[flag, OFF, one:other],
-                new[flag, ON, one:other],
+                off_K[one:other], on_K[one:other], off_K[low:high], on_K[low:high], usd, new_off_K[one:other],
+                new_on_K[one:other],
             )  # fmt: skip
             if most < whole:
-                new[flag, :, other] = np.inf
+                new_off_K[other] = new_on_K[other] = np.inf
         if runs and may_begin and least <= before <= most:
             new[0, ON, before + 1] = min(new[0, ON, before + 1], cost - bonus)
         if parted:
@@ -332,25 +335,21 @@ def suspended_life(
         used_P[0] = units if usd < below_usd else 0.0
         return float(usd if usd < below_usd else np.inf)
     columns = int(units + NEAR) + 2
-    two_X = np.empty((2, 2, 2, columns))
-    best, chosen = below_usd, -1
+    usd_WX = np.empty((2, periods + 1, 2, 2, columns))  # of the best way so far, and of the one that is tried
+    best, chosen, chosen_at, chosen_head, mine = below_usd, -1, -1, 0, 0
     for way in range(WAYS):
         can, first_piece, last_piece, whole, part = _split(share_P, units, way)
         if can:
-            usd, _, _ = _whole_periods(
-                cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, two_X
+            usd, at, head = _whole_periods(
+                cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, usd_WX[mine]
             )
             if usd < best:
-                best, chosen = usd, way
+                best, chosen, chosen_at, chosen_head, mine = usd, way, at, head, 1 - mine
     if chosen < 0:
         return np.inf
     _, first_piece, last_piece, whole, part = _split(share_P, units, chosen)
-    usd_X = np.empty((periods + 1, 2, 2, columns))
-    _, at, head = _whole_periods(
-        cost_P, resume_P, stop_P, bonus_P, end_P, share_P, first_piece, last_piece, whole, part, usd_X
-    )
     _trace(
-        cost_P, resume_P, stop_P, share_P, first_piece, last_piece, whole, part, usd_X, at, head, used_P, resumed_P,
-        stopped_P,
+        cost_P, resume_P, stop_P, share_P, first_piece, last_piece, whole, part, usd_WX[1 - mine], chosen_at,
+        chosen_head, used_P, resumed_P, stopped_P,
     )  # fmt: skip
     return best

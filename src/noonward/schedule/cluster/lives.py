@@ -135,7 +135,7 @@ def _hours(
     idle_w = view.site_S[site].pue * gpus * view.site_S[site].free_w
     full_w = power_w + idle_w
     load_w, stop_w = freedom.load_power * full_w - idle_w, freedom.stop_power * full_w - idle_w
-    first, room = int(from_h), view.site_S[site].gpus - gpus
+    first, room, slot_end = int(from_h), view.site_S[site].gpus - gpus, int(np.ceil(until_h * per_hour))
     for p in range(cost_P.shape[0]):
         hour = first + p
         energy = prices.energy_SR[site, hour + 1] - prices.energy_SR[site, hour]
@@ -144,10 +144,12 @@ def _hours(
         resume_P[p] = max(0.0, (load_w * energy + paid) * freedom.load_s / HOUR_S)
         stop_P[p] = max(0.0, (stop_w * energy + paid) * freedom.stop_s / HOUR_S)
         share_P[p] = min(until_h, hour + 1.0) - max(from_h, float(hour))
-        for slot in range(max(int(from_h * per_hour), hour * per_hour), (hour + 1) * per_hour):
-            if booked_ST[site, slot] > room and slot < until_h * per_hour:
-                cost_P[p] = BLOCKED_USD
-                break
+        begin, end = max(int(from_h * per_hour), hour * per_hour), min(slot_end, (hour + 1) * per_hour)
+        most = room
+        for booked in booked_ST[site, begin:end]:  # to the end, several at once
+            most = max(most, booked)
+        if most > room:
+            cost_P[p] = BLOCKED_USD
 
 
 @kernel()

@@ -126,7 +126,7 @@ def test_without_the_right_to_change_the_user_nothing_runs_as_the_service(site, 
     executor = SlurmExecutor(lambda posix_s: posix_s, conf=site.conf, as_user=words)
     with pytest.raises(ClusterError, match="not permitted"):
         executor.submit_held(order("nw-o7-1-0", ORDINARY[0]))
-    assert "nw-o7" not in site.call("squeue", "-h", "--states=all", "-o", "%j")
+    assert "nw-o7" not in site.call("squeue", "-h", "--states=all", "-o", "%j").split()
 
 
 class Recorded(ClusterWeb):

@@ -243,24 +243,31 @@ def test_nothing_is_told_of_a_job_while_its_cluster_is_silent(live):
     assert live.controller.world.view.site_S["free"][0] == 7
 
 
-def test_a_cluster_that_stops_no_job_now_is_not_asked_about_every_job(live):
-    """It may be away, and each call may take half a minute; those behind come first in the next step."""
+def begun_in_turn(live, monkeypatch, action):
+    """Six jobs whose cluster does nothing for the first ones; returns all, and those for which it does nothing yet."""
     jobs = submit(live, 6)
     to(live, HOUR_S)
     asked, stuck = [], set(jobs[:IN_A_ROW])
+    does = getattr(live.cluster, action)
 
-    def stop(order, stop=live.cluster.stop):
+    def act(order, *more):
         asked.append(order.job)
         if order.job in stuck:
             raise ClusterError("no answer")
-        stop(order)
+        return does(order, *more)
 
-    live.cluster.stop = stop
+    monkeypatch.setattr(live.cluster, action, act)
     live.controller.track(0)
     assert asked == jobs[:IN_A_ROW]
     asked.clear()
     live.controller.track(0)
     assert asked == jobs[IN_A_ROW:] + jobs[:IN_A_ROW]
+    return jobs, stuck
+
+
+def test_a_cluster_that_stops_no_job_now_is_not_asked_about_every_job(live, monkeypatch):
+    """It may be away, and each call may take half a minute; those behind come first in the next step."""
+    jobs, stuck = begun_in_turn(live, monkeypatch, "stop")
     stuck.clear()
     live.controller.track(0)
     live.controller.decide()
@@ -269,22 +276,7 @@ def test_a_cluster_that_stops_no_job_now_is_not_asked_about_every_job(live):
 
 def test_a_cluster_that_sets_no_cap_now_is_not_asked_about_every_job(live, monkeypatch):
     monkeypatch.setattr(Tides, "caps", True)
-    jobs = submit(live, 6)
-    to(live, HOUR_S)
-    asked, stuck = [], set(jobs[:IN_A_ROW])
-
-    def cap(order, share, cap=live.cluster.cap):
-        asked.append(order.job)
-        if order.job in stuck:
-            raise ClusterError("no answer")
-        return cap(order, share)
-
-    live.cluster.cap = cap
-    live.controller.track(0)
-    assert asked == jobs[:IN_A_ROW]
-    asked.clear()
-    live.controller.track(0)
-    assert asked == jobs[IN_A_ROW:] + jobs[:IN_A_ROW]
+    begun_in_turn(live, monkeypatch, "cap")
 
 
 def test_a_signal_that_the_cluster_does_not_pass_on_holds_nothing_else_up(live):

@@ -6,18 +6,20 @@ from noonward.data.scenarios.load import load_scenario
 from noonward.evaluate.compare import compare
 from noonward.runtime.ray_cluster import STORE_BYTES, RayCluster
 from runtime.test_processes import files_of
+from runtime.test_ray_cluster import needs_ray
 
-ray_cluster = pytest.importorskip("ray.cluster_utils", reason="the extra 'ray' is not installed")
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("ignore")]
+pytestmark = [needs_ray, pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture
 def nodes(monkeypatch):
     """A head without cores and two nodes of one core each."""
+    from ray.cluster_utils import Cluster
+
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     options = {"object_store_memory": STORE_BYTES}
     head = {"num_cpus": 0, "include_dashboard": False, **options}
-    cluster = ray_cluster.Cluster(initialize_head=True, head_node_args=head)
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster, [cluster.add_node(num_cpus=1, **options) for _ in range(2)]
     cluster.shutdown()
 

@@ -118,10 +118,9 @@ def bench_live(step: Progress, *, database: str | None = None, month: bool = Fal
     ]
 
 
-async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[float, float]:
+async def _submissions(folder: Path, step: Progress, database: str | None = None) -> tuple[float, float]:
     """Returns durable jobs per second by batches and by single requests, to a service in a process of its own."""
-    more = {"database": database[0]} if database else {}
-    with served(service_content(folder, **more)) as (port, _):
+    with served(service_content(folder, database=database)) as (port, _):
         one = {"name": "job", "command": "true", "work": 60.0, "origin": "north", "max_delay_s": 1e6}
         batch = await _rate(port, json.dumps([one] * BATCH), BATCHES, 4) * BATCH
         step("batches")
@@ -130,10 +129,25 @@ async def _submissions(folder: Path, step: Progress, *database: str) -> tuple[fl
     return batch, single
 
 
-def service_content(folder: Path, scenario: Any = "tiny", sites: Sequence[str] = SITES, **more: Any) -> dict[str, Any]:
-    """Returns what the file of a service over some sites says, all of them dry runs."""
+def service_content(
+    folder: Path,
+    scenario: str = "tiny",
+    sites: Sequence[str] = SITES,
+    policy: str = "local-fcfs",
+    database: str | None = None,
+) -> dict[str, Any]:
+    """Returns what the file of a service over some sites says, all of them dry runs.
+
+    Args:
+        folder: Folder of its store.
+        scenario: Name or file of its scenario.
+        sites: The scenario's sites.
+        policy: Policy.
+        database: Address of a PostgreSQL database that holds the store instead; None: a file.
+    """
     dry = {name: {"executor": "model"} for name in sites}
-    return {"scenario": scenario, "policy": "local-fcfs", "folder": str(folder), "sites": dry, "port": 0, **more}
+    content = {"scenario": scenario, "policy": policy, "folder": str(folder), "sites": dry, "port": 0}
+    return content if database is None else content | {"database": database}
 
 
 @contextlib.contextmanager

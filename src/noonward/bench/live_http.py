@@ -70,9 +70,7 @@ def bench_http(
         RuntimeError: The service refused a submission.
     """
     with tempfile.TemporaryDirectory() as folder:
-        content, origins = _service(Path(folder), sites)
-        if database is not None:
-            content["database"] = database
+        content, origins = _service(Path(folder), sites, database)
         with served(content, slot_s=slot_s) as (port, process):
             if waiting:
                 asyncio.run(_batches(port, [_LONG | {"origin": origins[n % len(origins)]} for n in range(waiting)]))
@@ -93,15 +91,15 @@ def bench_http(
     ]
 
 
-def _service(folder: Path, sites: int | None) -> tuple[dict[str, Any], list[str]]:
+def _service(folder: Path, sites: int | None, database: str | None) -> tuple[dict[str, Any], list[str]]:
     """Returns what the service's file says, and the ingress points of its jobs."""
     if sites is None:
-        return service_content(folder / "live"), ["north"]
+        return service_content(folder / "live", database=database), ["north"]
     fleet = many_sites_content(JOBS, sites)
     file = folder / "many-sites.yaml"
     file.write_text(json.dumps(fleet), encoding="utf-8")  # JSON is YAML, too
     names = [site["name"] for site in fleet["fleet"]["sites"]]
-    return service_content(folder / "live", str(file), names, policy=POLICY), names
+    return service_content(folder / "live", str(file), names, POLICY, database), names
 
 
 async def _steady(

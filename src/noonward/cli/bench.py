@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -165,16 +165,7 @@ def _bench_live(step: Progress, *, database: str | None, month: bool) -> list[Me
     return bench_live(step, database=database, month=month)
 
 
-def _bench_http(
-    step: Progress,
-    *,
-    seconds: float,
-    rate_per_s: float,
-    slot_s: float,
-    database: str | None,
-    sites: int | None,
-    waiting: int,
-) -> list[Metric]:
+def _bench_http(step: Progress, **options: Any) -> list[Metric]:
     """Measures submissions over HTTP to the live service, whose extra may be missing."""
     from noonward.errors import MissingExtraError
 
@@ -182,12 +173,4 @@ def _bench_http(
         from noonward.bench.live_http import bench_http
     except ImportError as error:
         raise MissingExtraError(error.name or "msgspec", "live") from error
-    return bench_http(
-        step,
-        seconds=seconds,
-        rate_per_s=rate_per_s,
-        slot_s=slot_s,
-        database=database,
-        sites=sites,
-        waiting=waiting,
-    )
+    return bench_http(step, **options)

@@ -292,11 +292,11 @@ class Books:
             )
             self._saved_forecast_h = hour
 
-    def open(self, *, anew: bool = False) -> None:
+    def open(self, *, without_state: bool = False) -> None:
         """Puts the jobs in sight back, and the scheduler's state and curves if they are of the same policy.
 
         Args:
-            anew: Whether the scheduler starts without its saved state.
+            without_state: Whether the scheduler starts without its saved state.
 
         Raises:
             UnreadableStateError: The scheduler cannot read it; the books are not opened.
@@ -304,7 +304,7 @@ class Books:
         store, world = self.store, self.world
         finish_parts(store)
         curves = {}
-        if not anew and store.value("policy") == self.policy:
+        if not without_state and store.value("policy") == self.policy:
             curves = self._open_scheduler()
         self._opened_s = store.now_s()
         asked_s = store.value("asked_s")

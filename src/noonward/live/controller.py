@@ -183,21 +183,21 @@ class Controller:
 
         self.store.do(change)
 
-    def _opened(self, policy: str, *, anew: bool = False) -> tuple[World, Books]:
+    def _opened(self, policy: str, *, without_state: bool = False) -> tuple[World, Books]:
         """Returns the books of a policy, opened from the store; its scheduler as it was stored, or again.
 
         A scheduler that cannot read its stored state starts again without it: jobs do not wait for an operator.
         """
         try:
-            return self._books(policy, anew=anew)
+            return self._books(policy, without_state=without_state)
         except UnreadableStateError as error:
             self._policy_problem = f"{error}; it has begun again without it, and all jobs keep their places"
             _log.warning("policy: %s", self._policy_problem)
-            world, books = self._books(policy, anew=True)
+            world, books = self._books(policy, without_state=True)
             self.store.do(books.take_over)
             return world, books
 
-    def _books(self, policy: str, *, anew: bool) -> tuple[World, Books]:
+    def _books(self, policy: str, *, without_state: bool) -> tuple[World, Books]:
         """Returns what ``_opened`` does; raises UnreadableStateError where the stored state cannot be read."""
         scheduler = self.setup.scheduler(policy)
         seed = self.setup.config.seed
@@ -211,7 +211,7 @@ class Controller:
             self.setup.part_s,
         )
         books = Books(self.store, world, self.names, policy, self.service)
-        books.open(anew=anew)
+        books.open(without_state=without_state)
         return world, books
 
     def _hours(self, forecast: object) -> Hours | None:
@@ -430,7 +430,7 @@ class Controller:
             StoreError: The store cannot be written now; the policy stays.
         """
         with self.lock:
-            world, books = self._opened(policy, anew=True)
+            world, books = self._opened(policy, without_state=True)
             self.store.do(books.take_over)
             # What had ended and was not yet taken is repeated to the new books, which pass over what they do not hold.
             self.world, self.books, self.policy, self._policy_problem = world, books, policy, ""

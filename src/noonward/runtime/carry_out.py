@@ -34,7 +34,7 @@ def new_call() -> str:
 
 def packed(spec: Spec, call: str) -> bytes:
     """Returns a spec as ``carry_out`` takes it."""
-    return pickle.dumps((call, pickle.dumps(spec)))
+    return pickle.dumps((call, spec))
 
 
 def carry_out(message: bytes) -> bytes:
@@ -42,7 +42,7 @@ def carry_out(message: bytes) -> bytes:
     try:
         call, spec = pickle.loads(message)
         kept_for(call)
-        return pickle.dumps((True, pickle.loads(spec).run()))
+        return pickle.dumps((True, spec.run()))
     except Exception as error:
         return pickle.dumps((False, portable_error(error)))
 

@@ -88,7 +88,8 @@ class RayCluster:
         running: dict[Any, int] = {}
         try:
             while todo or running:
-                while todo and len(running) < 2 * self.cores:
+                at_once = 2 * self.cores
+                while todo and len(running) < at_once:
                     place = next_of(todo, specs, None, set())
                     running[self._task.remote(packed(specs[place], call), self._digest)] = place
                 for reference in self._ray.wait(list(running))[0]:

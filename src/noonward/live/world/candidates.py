@@ -18,11 +18,14 @@ class CandidateTexts:
 
     Args:
         sites: Names of the sites, S.
+
+    Attributes:
+        seen_SX: Fields ``SEEN`` of the sites in the last text.
     """
 
     def __init__(self, sites: Sequence[str]) -> None:
         self._sites = sites
-        self._seen_SX = np.full((len(sites), len(SEEN)), -1, np.int64)
+        self.seen_SX = np.full((len(sites), len(SEEN)), -np.inf)
         self._parts: list[tuple[str, str]] = [("", "")] * len(sites)
         self._shared: dict[str, str] = {}
         self._state = 0
@@ -61,12 +64,13 @@ class CandidateTexts:
         seen_SX = np.empty((len(site_S), len(SEEN)))
         for n, name in enumerate(SEEN):
             seen_SX[:, n] = site_S[name]
-        changed_SX = seen_SX.view(np.int64) != self._seen_SX  # bit by bit: a price that stays unknown has not changed
+        # bit by bit: a price that stays unknown has not changed
+        changed_SX = seen_SX.view(np.int64) != self.seen_SX.view(np.int64)
         for s in np.flatnonzero(changed_SX.any(axis=1)).tolist():
             no, yes = (_part(self._sites[s], feasible, *seen_SX[s].tolist()) for feasible in (False, True))
             self._parts[s] = no, yes
             self._state += 1
-        self._seen_SX = seen_SX.view(np.int64)
+        self.seen_SX = seen_SX
 
 
 def _part(site: str, feasible: bool, free: float, waiting: float, price: float, carbon: float) -> str:

@@ -148,11 +148,15 @@ class HeldJobs:
             self._grow()
         self._held.plain_J[slot] = _LIMITED if limited else _ASKED_BEFORE if asked else _NEW
 
-    def see(self, asker: int) -> None:
-        """Notes what an asker sees in a question that Python answers."""
+    def see(self, asker: int, seen_SX: F8) -> None:
+        """Notes what an asker sees in a question that Python answers.
+
+        Args:
+            asker: Number of the asker.
+            seen_SX: Fields ``SEEN`` of the sites.
+        """
         self._held.seen_NA[asker] = self._engine.view.mask_NA[asker]
-        for n, name in enumerate(SEEN):
-            self._held.seen_NSX[asker, :, n] = self._engine.view.site_S[name]
+        self._held.seen_NSX[asker] = seen_SX
 
     def take_firsts(self) -> list[First]:
         """Returns the jobs that the last ``step`` has held for the first time, in that order; says so once."""

@@ -555,7 +555,7 @@ class World:
         """Returns what is noted of every site for an asker's job."""
         text = self._texts.of(asker, self.view.mask_NA[asker], self.view.site_S)
         if self._held is not None:
-            self._held.see(asker)
+            self._held.see(asker, self._texts.seen_SX)
         return text
 
     # What became of jobs.

@@ -21,7 +21,7 @@ from noonward.bound.cluster_utility.columns import (
     require_bounded,
 )
 from noonward.bound.cluster_utility.dual import Dual
-from noonward.bound.cluster_utility.likely_starts import joined, likely_columns
+from noonward.bound.cluster_utility.likely_starts import Gathered, likely_columns
 from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule, with_jobs
 from noonward.bound.cluster_utility.merged_sites import fleet_parts, merged_sites
 from noonward.bound.cluster_utility.prices import STEP_USD, descend_with_momentum, never
@@ -302,12 +302,12 @@ class _Priced:
 
     def likely(self, price_SH: F8, rows: I8, weight_J: F8) -> tuple[Columns, float]:
         """Returns the likely starts of some jobs, each of which stands for several, and D as they say it, USD."""
-        parts, priced_usd_J = [], np.empty(len(rows))
+        likely, priced_usd_J = Gathered(len(rows), 2 * LIKELY * len(rows)), np.empty(len(rows))
         for _, columns, part in self._parts(rows):
             dual = Dual(columns, self.capacity_SH, 0.0)
             priced_usd_J[part] = dual.priced_usd_J(price_SH)
-            parts.append(_weighted(likely_columns(dual, LIKELY), weight_J[part]))
-        return joined(parts), self._dual_usd(price_SH, weight_J * priced_usd_J)
+            likely.add(_weighted(likely_columns(dual, LIKELY), weight_J[part]))
+        return likely.columns(), self._dual_usd(price_SH, weight_J * priced_usd_J)
 
     def _dual_usd(self, price_SH: F8, priced_usd_J: F8) -> float:
         return self.base_usd + float((self.capacity_SH * price_SH).sum()) + float(priced_usd_J.sum())

@@ -37,6 +37,8 @@ PER_SITE_HOUR: Final = 3
 """Jobs that stand for all in the first search for prices, per site and hour of the window, unless said otherwise."""
 FIRST_STARTS: Final = 20_000_000
 """Candidate starts of the first search, at most, were its jobs like all: some 120 bytes each."""
+MOST_OVER: Final = 1.25
+"""Times so many that its jobs may have, before fewer are drawn."""
 MOST_STARTS: Final = 30_000_000
 """Likely starts of the searches after it, at most, about: 72 bytes each."""
 STARTS_AT_ONCE: Final = 2_000_000
@@ -133,6 +135,11 @@ def many_jobs_bound(
     step_usd = STEP_SHARE * costs.revenue_usd_per_gpu_hour or STEP_USD
     taken, weight_J = standing_for_all(environment.jobs, tables, usual if jobs is None else jobs, generator)
     few = with_jobs(environment, taken)
+    listed = len(taken) * _starts_per_job(few, tables, costs)
+    if jobs is None and listed > MOST_OVER * FIRST_STARTS:  # large jobs are taken more often, and have more starts
+        usual = max(1, int(len(taken) * FIRST_STARTS / listed))
+        taken, weight_J = standing_for_all(environment.jobs, tables, usual, generator)
+        few = with_jobs(environment, taken)
     columns = _weighted(build_columns(few, build_options(few, tables, costs), costs), weight_J)
     _, price_SH = descend_with_momentum(Dual(columns, capacity_SH, base_usd), rounds, step_usd, late=late)
     counted, weight_J = standing_for_all(environment.jobs, tables, MOST_STARTS // LIKELY, generator)

@@ -307,6 +307,17 @@ def _executor(workers: int | None, ray: str | None) -> Iterator[Executor]:
         yield executor
 
 
+def shared_work(executor: Executor) -> dict[str, float] | None:
+    """Returns how runs were shared among workers, for ``--json``; None if one core carried them out."""
+    return executor.work.as_dict() if executor.work.cores > 1 else None
+
+
+def print_work(executor: Executor, unit: str = "runs") -> None:
+    """Prints how runs were shared among workers and what that saved; nothing if one core carried them out."""
+    if executor.work.cores > 1:
+        print(f"work:    {executor.work.told(unit)}")
+
+
 def command_line() -> str:
     """Returns the command as it was given, for reports to say what made them."""
     return shlex.join(["noonward", *sys.argv[1:]])

@@ -18,6 +18,7 @@ from noonward.cli.options import (
     executor_of,
     open_scenario,
     print_text_table,
+    print_work,
     require_cluster,
 )
 from noonward.cli.progress import progress_bar
@@ -95,3 +96,4 @@ def tenants(
     for table in tables:
         print_text_table(table)
     print(f"report:  {report}")
+    print_work(executor)

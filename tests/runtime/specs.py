@@ -116,10 +116,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Summing:
-    """Sums a shared table."""
+    """Sums a shared table, once a file is there."""
 
     n: int
     folder: Path
+    waits_for: Path | None = None
     portable = True
 
     @property
@@ -135,6 +136,8 @@ class Summing:
         return Table(self.folder, self.group)
 
     def run(self):
+        while self.waits_for is not None and not self.waits_for.exists():
+            time.sleep(0.01)
         return float(shared(self.shares.key, self.shares.make).sum()) + self.n
 
     def keep(self, found):

@@ -284,11 +284,11 @@ def executor_of(workers: Workers = None, ray: RayAddress = None) -> AbstractCont
     """
     if not sys.stderr.isatty():
         print(f"{command_line()}: starting", file=sys.stderr, flush=True)
-    return _executor(workers, ray)
+    return opened(workers, ray)
 
 
 @contextmanager
-def _executor(workers: int | None, ray: str | None) -> Iterator[Executor]:
+def opened(workers: int | None, ray: str | None) -> Iterator[Executor]:
     """Opens what runs are carried out by.
 
     Raises:

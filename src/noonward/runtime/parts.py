@@ -1,4 +1,4 @@
-"""How a thing that many processes read travels: its large arrays apart, so that processes of a node share their bytes."""
+"""How a thing that many processes read travels: its arrays apart, so that processes of a node share their bytes."""
 
 from __future__ import annotations
 

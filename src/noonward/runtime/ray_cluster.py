@@ -36,9 +36,9 @@ LOCAL: Final = "local"
 class RayCluster:
     """Carries out specs as Ray tasks, one core each.
 
-    What several specs share (an environment) is built once, by a task of its own or by this process before, and lies in
-    Ray's object store: the workers of a node read the same bytes. Ray runs the task of a worker or node that dies again,
-    and so builds again what was lost with a node. Nodes need this package in the same version; files that a scenario
+    What several specs share (an environment) is built once, by a task of its own or earlier by this process, and lies
+    in Ray's object store: the workers of a node read the same bytes. If a worker or node dies, Ray runs its tasks again
+    and rebuilds what only that node had. Nodes need this package in the same version; files that a scenario
     names need to lie at the same paths there. Specs that are not portable run in this process.
 
     Args:

@@ -173,8 +173,8 @@ def _freedoms(
     for case in found:
         shown = value_table(case, seed) if asked else freedom_table(case.scenario, case.found, seed, case.setting)
         print_text_table(shown)
-    print(f"records: {out}")
     print_work(executor)
+    print(f"records: {out}")
 
 
 def _non_clairvoyant(

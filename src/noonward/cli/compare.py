@@ -158,12 +158,12 @@ def compare(
     print_comparison(comparison)
     for shown in comparison.objective.tables(comparison):
         print_text_table(shown)
+    print_work(executor, unit)
     print(f"records: {comparison.folder}")
     for page in pages:
         print(f"study:   {page}")
     if path is not None:
         print(f"report:  {path}")
-    print_work(executor, unit)
 
 
 def write_reports(found: Comparison, command: str) -> Path:

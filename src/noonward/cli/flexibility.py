@@ -219,5 +219,5 @@ def flexibility(
     print_text_table(grid.utility_page_table(study))
     print_text_table(grid.flexibility_table(study))
     print_notes(notes)
-    print(f"report:  {report}")
     print_work(executor)
+    print(f"report:  {report}")

@@ -95,5 +95,5 @@ def tenants(
         return
     for table in tables:
         print_text_table(table)
-    print(f"report:  {report}")
     print_work(executor)
+    print(f"report:  {report}")

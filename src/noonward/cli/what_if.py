@@ -186,10 +186,10 @@ def _carry_out(
     for table in found.tables():
         print_text_table(table)
     print_notes(found.notes)
+    print_work(executor)
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")
-    print_work(executor)
 
 
 def _write_page(found: StudyResult, command: str) -> Path:

@@ -53,8 +53,8 @@ class RunSpec:
 
 
 @functools.lru_cache(maxsize=1)
-def _plays_of(task: TaskConfig, seed: int) -> Plays:
+def _plays_of(task: Any, seed: int) -> Plays:
     """Returns a task's whole runs, opened once in a process."""
-    plays = task.open(seed).plays
+    plays: Plays | None = task.open(seed).plays
     assert plays is not None  # the program that made the spec has seen to it
     return plays

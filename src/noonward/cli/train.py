@@ -209,8 +209,7 @@ def _train(
             "workers have nothing to do; leave out --workers and --ray (masac-credit takes them)"
         )
     with opened(workers, ray) as executor, TrainingTable(config.epochs) as table:
-        task = config.open()
-        trainer = trainer_for(config, task, folder, table, lambda specs, step: map_runs(specs, executor, step))
+        trainer = trainer_for(config, config.open(), folder, table, lambda specs, step: map_runs(specs, executor, step))
         if trainer.epoch >= config.epochs:
             print(f"nothing to train: {folder} has {trainer.epoch} epochs; give more by --epochs", file=sys.stderr)
         else:

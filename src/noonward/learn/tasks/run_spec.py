@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from noonward.learn.tasks.task import Plays, TaskConfig
+from noonward.learn.tasks.task import Plays
 
 CarryOut = Callable[[Sequence[Any], Callable[[str], None]], list[Any]]
 """Carries out specs, calls a function after each, and returns their results in order: ``map_runs`` of an executor."""
@@ -18,7 +18,7 @@ class RunSpec:
     """One run of a task's whole runs (``Plays``).
 
     Attributes:
-        task: What is trained in.
+        task: What is trained in, a ``TaskConfig``.
         seed: Number of its draw of training environments.
         what: Method of ``Plays``.
         number: Number of the window.
@@ -27,7 +27,7 @@ class RunSpec:
 
     portable: ClassVar[bool] = True
 
-    task: TaskConfig
+    task: Any
     seed: int
     what: Literal["study", "play", "worth"]
     number: int

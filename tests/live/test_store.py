@@ -1,6 +1,5 @@
 """The store: changes whole or not at all, on the disk before they are answered, also when the process is killed."""
 
-import contextlib
 import os
 import signal
 import sqlite3
@@ -21,10 +20,9 @@ from noonward.live.clock import ManualClock
 from noonward.live.handover import TO_DELIVER, TO_TAKE_BACK, TO_TRACK
 from noonward.live.requests import JobRequest, RequestChecker
 from noonward.live.running_agent import TO_ACT, TO_CAP, TO_STOP, TO_UNCAP
-from noonward.live.store import sqlite as sqlite_module
 from noonward.live.store import store as store_module
 from noonward.live.store.database import StoreError
-from noonward.live.store.sqlite import MOST_LOG_PAGES, NAME, backup, connect, copy_log, restore, vacuum
+from noonward.live.store.sqlite import NAME, backup, restore, vacuum
 from noonward.live.store.store import MOST_READERS, Store
 from noonward.live.store.submit import KeyConflictError, submission
 from noonward.live.why import WAITING
@@ -211,42 +209,6 @@ def test_a_store_that_another_program_holds_is_said(store, checker, monkeypatch)
     other.execute("ROLLBACK")
     other.close()
     assert store.do(submission([checker.row(job())])) == ([1], 1)
-
-
-def test_commits_do_not_copy_the_log_and_a_long_one_is_begun_anew_beside_them(tmp_path, checker, monkeypatch):
-    monkeypatch.setattr(sqlite_module, "COPY_S", 1e6)  # here it is copied by hand
-    monkeypatch.setattr(sqlite_module, "LOG_PAGES", 50)
-    store = Store(tmp_path, ManualClock(START))
-    log = store.path.with_name(f"{NAME}-wal")
-
-    def submit(jobs):
-        for _ in range(jobs):
-            store.do(submission([checker.row(job(command="x" * 4000))]))
-
-    with contextlib.closing(connect(store.path)) as beside:
-        assert store.do(lambda c, now_s: c.execute("PRAGMA wal_autocheckpoint").fetchone()[0]) == MOST_LOG_PAGES
-        before = store.path.stat().st_size
-        submit(60)
-        assert store.path.stat().st_size == before
-        copy_log(beside)
-        assert store.path.stat().st_size > before + 60 * 4000
-        grown = log.stat().st_size
-        submit(20)
-        assert log.stat().st_size == grown  # written from its begin again
-        reader = sqlite3.connect(store.path, isolation_level=None)
-        reader.execute("BEGIN")
-        assert reader.execute("SELECT count(*) FROM jobs").fetchone()[0] == 80
-        submit(60)
-        copy_log(beside)  # somebody reads what it held before: no error, and no commit waits
-        submit(1)
-        assert reader.execute("SELECT count(*) FROM jobs").fetchone()[0] == 80
-        reader.close()
-    assert "store log" in {thread.name for thread in threading.enumerate()}
-    store.close()
-    assert "store log" not in {thread.name for thread in threading.enumerate()}
-    assert not log.exists()
-    with contextlib.closing(Store(tmp_path, ManualClock(START))) as again:
-        assert again.read("SELECT count(*) FROM jobs")[0][0] == 141
 
 
 def test_backup_restore_and_vacuum(store, checker, tmp_path):

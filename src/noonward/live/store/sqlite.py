@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,16 +29,7 @@ STATEMENTS: Final = 512
 """Statements that a connection keeps, as SQLite has read them: one for each number of rows."""
 LOCKED_S: Final = 10.0
 """How long a writer waits for another program that holds the file, s."""
-COPY_S: Final = 1.0
-"""How often what was committed is copied from the log into the file, real s."""
-LOG_PAGES: Final = 16_384
-"""Pages of the log from which on it is begun anew, 64 MiB: commits then wait until the last pages have been copied."""
-MOST_LOG_PAGES: Final = 262_144
-"""Pages of the log from which on a commit copies them itself, 1 GiB: nobody else did."""
-BUSY_MS: Final = 50
-"""How long beginning the log anew waits for those who read it, ms; commits wait with it."""
 C = TypeVar("C", bound=sqlite3.Connection)
-W = TypeVar("W", bound="_Connection")
 
 
 class SqliteFile:
@@ -65,14 +55,13 @@ class SqliteFile:
         Raises:
             FileError: The file cannot be opened, is of another version, or is no store.
         """
-        with explained(self.path), closed_on_error(_connected(self.path, WRITER_KIB, _Writer)) as connection:
+        with explained(self.path), closed_on_error(connect(self.path)) as connection:
             self.path.chmod(OWNER_ALONE)
             version = version_of(connection, self.title)
             require_written(cast(Connection, connection), version, self.title)
             if 0 < version < VERSION:
                 backup(self.path.parent, self.path.with_name(f"{NAME}.v{version}"))
             make_tables(connection, self.title)
-            connection.copy_aside(self.path)
         return cast(Connection, connection)
 
     def reader(self) -> Connection:
@@ -132,63 +121,15 @@ class _Connection(sqlite3.Connection):
         return changed
 
 
-class _Writer(_Connection):
-    """The connection that writes. A thread beside it copies what was committed from the log into the file.
-
-    Left to itself, SQLite does that within the commit that fills the log, which then waits for the disk a second time.
-    """
-
-    _ends: threading.Event
-    _thread: threading.Thread
-
-    def copy_aside(self, path: Path) -> None:
-        """Copies the log in another thread from now on, until the connection is closed."""
-        self.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=_copy_log, args=(path, self._ends), name="store log", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Ends the connection; the last one to a file copies all of its log."""
-        if hasattr(self, "_ends"):
-            self._ends.set()
-            self._thread.join()
-        super().close()
-
-
-def _copy_log(path: Path, ends: threading.Event) -> None:
-    """Copies a store's log into its file every ``COPY_S``, until it is to end."""
-    with contextlib.closing(connect(path, READER_KIB)) as connection:
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-        while not ends.wait(COPY_S):
-            copy_log(connection)
-
-
-def copy_log(connection: sqlite3.Connection) -> None:
-    """Copies what the log holds into the file, beside writers and readers; begins the log anew where it has got long.
-
-    What fails is left to the next time: the log holds it.
-    """
-    with contextlib.suppress(sqlite3.Error):
-        _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages >= LOG_PAGES:
-            connection.execute("PRAGMA wal_checkpoint(RESTART)")
-
-
 def connect(path: Path, cache_kib: int = WRITER_KIB) -> _Connection:
     """Returns a connection to a store's file: WAL, synchronous=FULL, transactions by hand."""
-    return _connected(path, cache_kib, _Connection)
-
-
-def _connected(path: Path, cache_kib: int, factory: type[W]) -> W:
-    """Returns a connection of a kind; see ``connect``."""
     with closed_on_error(
         sqlite3.connect(
             path,
             isolation_level=None,
             timeout=LOCKED_S,
             check_same_thread=False,
-            factory=factory,
+            factory=_Connection,
             cached_statements=STATEMENTS,
         )
     ) as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from noonward.blas import one_thread
 from noonward.decision.partly_compiled import OnTop, PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
@@ -12,6 +13,7 @@ from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
 
 
+@one_thread()
 def run(
     environment: Environment,
     scheduler: Scheduler,

@@ -191,22 +191,35 @@ def chaos(folder, site, kills, *, seed=3, size=4, part=PART, said=None):
         },
     } | (said or {})  # fmt: skip
     load = Load(ran, size)
-    for _ in range(kills):
-        with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address, timeout_s=5.0) as client:
-            for _ in range(chance.randrange(1, 5)):
-                load.batch(client)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    service.process.wait(chance.uniform(0.02, 0.4))  # it lives on meanwhile
-            if chance.random() < 0.5:  # in the middle of a batch
-                kill = f"sleep {chance.uniform(0, 0.01):.4f}; kill -9 {service.process.pid}"
-                with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
-                    load.batch(client)
-            service.end(signal.SIGKILL)
+    killed_again(config, load, kills, chance)
     with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address) as client:
         while load._pending is not None:
             load.batch(client)
         found = ended(client, site, load)
     return found | counted(ran, load) | at_cluster(site, load, ["north"]) | {"kills": kills}
+
+
+def killed_again(config, load, kills, chance, longest_s=0.4):
+    """Kills a service again and again while batches come in, half of the times in the middle of one.
+
+    Args:
+        config: Its configuration.
+        load: The batches.
+        kills: How often it is killed.
+        chance: Source of the moments.
+        longest_s: For how long it lives on after a batch, at most, s.
+    """
+    for _ in range(kills):
+        with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address, timeout_s=5.0) as client:
+            for _ in range(chance.randrange(1, 5)):
+                load.batch(client)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    service.process.wait(chance.uniform(0.02, longest_s))
+            if chance.random() < 0.5:
+                kill = f"sleep {chance.uniform(0, 0.01):.4f}; kill -9 {service.process.pid}"
+                with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
+                    load.batch(client)
+            service.end(signal.SIGKILL)
 
 
 def ended(client, site, load):

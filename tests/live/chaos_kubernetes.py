@@ -8,21 +8,19 @@ import collections
 import contextlib
 import json
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from live.chaos import SCENARIO, SERVICE, SITES, Load, counted, explained
+from live.chaos import SCENARIO, SERVICE, SITES, Load, counted, explained, killed_again
 from live.kube_node import Acting
 from live.kube_real import RealCluster
 from live.kube_site import KubeSite
 from live.process import Process
 from live.waiting import wait_for
-from noonward.live.client import Client, ServiceError
+from noonward.live.client import Client
 from noonward.live.store.schema import ENDED
 
 
@@ -59,17 +57,7 @@ def chaos(folder, site, kills, *, seed=3, size=4):
         }  # fmt: skip
         for cluster in clusters:
             stack.enter_context(Acting(cluster.nodes))
-        for _ in range(kills):
-            with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address, timeout_s=5.0) as told:
-                for _ in range(chance.randrange(1, 5)):
-                    load.batch(told)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        service.process.wait(chance.uniform(0.02, 0.6))
-                if chance.random() < 0.5:  # in the middle of a batch
-                    kill = f"sleep {chance.uniform(0, 0.01):.4f}; kill -9 {service.process.pid}"
-                    with subprocess.Popen(["sh", "-c", kill]), contextlib.suppress(ServiceError):
-                        load.batch(told)
-                service.end(signal.SIGKILL)
+        killed_again(config, load, kills, chance, longest_s=0.6)
         with Process("-c", SERVICE, json.dumps(config)) as service, Client(service.address) as client:
             while load._pending is not None:
                 load.batch(client)

@@ -3,7 +3,6 @@
 import base64
 import csv
 import json
-import os
 import re
 import secrets
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 import httpx
 import yaml
 
+from live.daemons import Daemons
 from live.slurm_site import free_ports
 from live.waiting import wait_for
 
@@ -28,7 +28,7 @@ CHART = Path(__file__).parents[2] / "examples" / "live" / "helm" / "templates" /
 ISSUER = "https://kubernetes.default.svc"
 
 
-class KubeSite:
+class KubeSite(Daemons):
     """A cluster without nodes of its own; as a context, it runs. ``kube_node`` acts as its nodes.
 
     Objects are kept as JSON in etcd, in which a version to which fields were added keeps them, too.
@@ -40,25 +40,13 @@ class KubeSite:
     """
 
     def __init__(self):
-        self.root = Path(tempfile.mkdtemp(prefix="nw-kube-"))
+        super().__init__(Path(tempfile.mkdtemp(prefix="nw-kube-")), patience_s=0.0)  # nothing of it is kept
         self._port = free_ports(4)
         self.url = f"https://127.0.0.1:{self._port + 2}"
         self.authorities = self.root / "certs" / "apiserver.crt"
         self._admin = self.user("admin", "system:masters")
         self._controllers = self.user("controllers", "system:masters")
-        self._processes, self._server = [], None
-        self.web = None
-
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *raised):
-        self.stop()
+        self._server = self.web = None
 
     def user(self, name, *groups):
         """Adds a user to those that the API server knows once it starts; returns the file with its token."""
@@ -73,14 +61,14 @@ class KubeSite:
         key = str(self.root / "sa.key")
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         peers, clients = (f"http://127.0.0.1:{self._port + n}" for n in range(2))
-        self._spawn(
+        self.spawn(
             "etcd", f"--data-dir={self.root}/etcd", f"--listen-client-urls={clients}",
             f"--advertise-client-urls={clients}", f"--listen-peer-urls={peers}",
             f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}",
         )  # fmt: skip
         self.start_server()
         (self.root / "kubeconfig").write_text(yaml.safe_dump(self._kubeconfig()))
-        self._spawn(
+        self.spawn(
             "kube-controller-manager", f"--kubeconfig={self.root}/kubeconfig", f"--controllers={CONTROLLERS}",
             f"--service-account-private-key-file={key}", "--leader-elect=false",
             "--kube-api-content-type=application/json", "--kube-api-qps=1000",
@@ -92,7 +80,7 @@ class KubeSite:
     def start_server(self):
         """Starts the API server, or starts it again."""
         key = str(self.root / "sa.key")
-        self._server = self._spawn(
+        self._server = self.spawn(
             "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._port + 1}", f"--secure-port={self._port + 2}",
             "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--cert-dir={self.root}/certs",
             "--authorization-mode=RBAC", f"--token-auth-file={self.root}/tokens.csv",
@@ -200,11 +188,7 @@ class KubeSite:
         """Ends all processes and removes the folder."""
         if self.web is not None:
             self.web.close()
-        for process in reversed(self._processes):
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-                process.kill()
-                process.wait()
+        super().stop()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _kubeconfig(self):
@@ -217,14 +201,6 @@ class KubeSite:
             "users": one("user", token=self._controllers.read_text()),
             "contexts": one("context", cluster="a", user="a"),
         }  # fmt: skip
-
-    def _spawn(self, *command):
-        with (self.root / f"{command[0]}.out").open("ab") as out:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ}, start_new_session=True
-            )
-        self._processes.append(process)
-        return process
 
 
 def rules_of_chart(kind):

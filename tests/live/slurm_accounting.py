@@ -7,10 +7,9 @@ loopback address alone.
 import contextlib
 import os
 import shutil
-import signal
 import socket
-import subprocess
 
+from live.daemons import Daemons
 from live.waiting import wait_for
 
 MISSING = [
@@ -42,50 +41,34 @@ AccountingStorageTRES=gres/gpu
 """
 
 
-class Accounting:
+class Accounting(Daemons):
     """The accounting of a cluster, in the cluster's folder; it needs the cluster's munged.
 
     Args:
         root: Folder of the cluster.
         port: The first of two ports.
+        env: Environment of the cluster.
     """
 
-    def __init__(self, root, port):
-        self.root, self.port = root, port
-        self._processes = []
+    def __init__(self, root, port, env):
+        super().__init__(root, env, patience_s=20.0)
+        self.port = port
         (root / "database").mkdir()
         file = root / "slurmdbd.conf"
         file.write_text(CONF.format(root=root, port=self.port, database_port=self.port + 1))
         file.chmod(0o600)
         self.in_slurm_conf = IN_SLURM_CONF.format(root=root, port=self.port)
 
-    def start(self, env):
+    def start(self):
         """Starts the database and slurmdbd."""
-        self._spawn(
-            env, "mariadbd", "--no-defaults", "--user=root", f"--datadir={self.root}/database",
+        self.spawn(
+            "mariadbd", "--no-defaults", "--user=root", f"--datadir={self.root}/database",
             f"--socket={self.root}/database/socket", "--bind-address=127.0.0.1", f"--port={self.port + 1}",
             "--skip-grant-tables", "--innodb-buffer-pool-size=32M", "--innodb-lock-wait-timeout=900",
         )  # fmt: skip
         wait_for(lambda: _listens(self.port + 1), "MariaDB")
-        self._spawn(env, "slurmdbd", "-D")
+        self.spawn("slurmdbd", "-D")
         wait_for(lambda: _listens(self.port), "slurmdbd")
-
-    def stop(self):
-        """Ends both."""
-        for process in reversed(self._processes):
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-    def _spawn(self, env, *command):
-        with (self.root / f"{command[0]}.out").open("ab") as out:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, start_new_session=True
-            )
-        self._processes.append(process)
 
 
 def _listens(port):

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from live.daemons import Daemons
 from live.waiting import wait_for
 
 COMMANDS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
@@ -80,7 +81,7 @@ def free_ports(count):
     raise RuntimeError("no ports are free")
 
 
-class SlurmSite:
+class SlurmSite(Daemons):
     """A cluster of some nodes with some GPUs each; as a context, it runs.
 
     It lives in a short folder of its own: the path of a job's socket may have 107 characters, and Slurm puts a job that
@@ -96,14 +97,15 @@ class SlurmSite:
 
     def __init__(self, name, nodes=2, gpus=4, accounting=None, tokens=False):
         root = Path(tempfile.mkdtemp(prefix="nw-slurm-"))
-        self.root, self.name, self.nodes = root, name, nodes
-        self.env = {**os.environ, "SLURM_CONF": str(root / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin"}
+        super().__init__(
+            root, {**os.environ, "SLURM_CONF": str(root / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin"}
+        )
+        self.name, self.nodes = name, nodes
         self.conf = root / "slurm.conf"
-        self._processes = []
         port, host = free_ports(nodes + 3), socket.gethostname()
         for folder in ("munge", "state", "dev", *(f"spool_{name}{n}" for n in range(nodes))):
             (root / folder).mkdir(parents=True)
-        self.accounting = None if accounting is None else accounting(root, port + nodes + 1)
+        self.accounting = None if accounting is None else accounting(root, port + nodes + 1, self.env)
         key = root / "munge" / "key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o600)
@@ -132,38 +134,27 @@ class SlurmSite:
         (root / "gres.conf").write_text(devices)
         (root / "cgroup.conf").write_text("CgroupAutomount=no\n")
 
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *raised):
-        self.stop()
-
     def start(self):
         """Starts the daemons and waits until all nodes are idle."""
         munge = self.root / "munge"
-        self._spawn(
+        self.spawn(
             "munged", "--foreground", "--force", f"--socket={munge}/socket", f"--key-file={munge}/key",
             f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed", "--num-threads=1",
         )  # fmt: skip
         wait_for((munge / "socket").exists, "munged")
         if self.accounting is not None:
-            self.accounting.start(self.env)
+            self.accounting.start()
             wait_for(
                 lambda: "Adding" in self.call("sacctmgr", "-i", "add", "cluster", self.name), "the cluster's entry"
             )
         self.start_controller()
         for n in range(self.nodes):
-            self._spawn("slurmd", "-D", "-N", f"{self.name}{n}", "-f", str(self.conf))
+            self.spawn("slurmd", "-D", "-N", f"{self.name}{n}", "-f", str(self.conf))
         wait_for(self._idle, "idle nodes")
 
     def start_controller(self, *options):
         """Starts the controller, or starts it again; with the option ``-c`` it has forgotten all jobs."""
-        self._controller = self._spawn("slurmctld", "-D", *options, "-f", str(self.conf))
+        self._controller = self.spawn("slurmctld", "-D", *options, "-f", str(self.conf))
         wait_for(lambda: "is UP" in self.call("scontrol", "ping"), "slurmctld")
 
     def stop_controller(self):
@@ -181,13 +172,7 @@ class SlurmSite:
 
     def stop(self):
         """Ends all daemons and removes its folder."""
-        for process in reversed(self._processes):
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        super().stop()
         if self.accounting is not None:
             self.accounting.stop()
         shutil.rmtree(self.root, ignore_errors=True)
@@ -195,11 +180,3 @@ class SlurmSite:
     def _idle(self):
         states = self.call("sinfo", "-h", "-N", "-o", "%T").split()
         return len(states) == self.nodes and set(states) == {"idle"}
-
-    def _spawn(self, *command):
-        with (self.root / f"{command[0]}.out").open("ab") as out:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self.env, start_new_session=True
-            )
-        self._processes.append(process)
-        return process

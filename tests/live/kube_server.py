@@ -82,9 +82,11 @@ class KubeServer:
                 and _of_phase(one, query.get("fieldSelector", ""))
             ]
             return self._list(shown, query)
-        plural = path[5]
-        if plural == "jobsets" and not self.has_jobsets:
+        if path[1].startswith("jobset") and not self.has_jobsets:
             return 404, {"message": "the server could not find the requested resource"}
+        if len(path) == 3:
+            return 200, {"kind": "APIResourceList"}
+        plural = path[5]
         if len(path) == 6 and method == "GET":
             selector = query.get("labelSelector", "")
             wanted = dict(part.split("=") for part in selector.split(",") if part)
@@ -213,6 +215,19 @@ class KubeServer:
         state = {"running": {"startedAt": NOW}}
         self.add_pod(f"{name}-x", "a", 1, labels, status={"phase": "Running", "containerStatuses": [{"state": state}]})
 
+    def wait(self, name, reason, message=""):
+        """The pod of a released Job waits for its container."""
+        state = {"waiting": {"reason": reason, "message": message}}
+        labels = {**self.objects["jobs", name]["metadata"]["labels"], "job-name": name}
+        about = {"phase": "Pending", "containerStatuses": [{"image": "python:3", "state": state}]}
+        self.add_pod(f"{name}-x", "a", 1, labels, status=about)
+
+    def tell(self, name, message):
+        """The controller cannot make the pods of a Job, and says so."""
+        event = {"metadata": {"name": f"{name}.1", "labels": {}}, "involvedObject": {"kind": "Job", "name": name},
+                 "reason": "FailedCreate", "message": message}  # fmt: skip
+        self.objects["events", f"{name}.1"] = event
+
     def end(self, name, kind="Complete", reason="CompletionsReached", plural="jobs"):
         condition = {"type": kind, "status": "True", "reason": reason, "message": "m",
                      "lastTransitionTime": "2026-03-01T00:20:00Z"}  # fmt: skip
@@ -241,10 +256,12 @@ class KubeServer:
 
 
 def _of_phase(one, selector):
-    """Returns whether an object fits a field selector of phases."""
+    """Returns whether an object fits a field selector of phases, or of the reason of an event."""
     phase = one.get("status", {}).get("phase")
     for part in filter(None, selector.split(",")):
         name, _, wanted = part.partition("=")
+        if name == "reason":
+            return one["reason"] == wanted
         if (name.endswith("!")) == (phase == wanted):
             return False
     return True

@@ -184,8 +184,48 @@ def test_a_cluster_without_jobsets_runs_jobs(executor, server):
     server.has_jobsets = False
     kube = executor()
     assert phase(kube, submitted(kube)) == "held"
-    with pytest.raises(ClusterError, match="status 404"):
+    message = (
+        "the cluster has no JobSets, and 5 GPUs are more than one node has \\(4\\): install JobSet there, or ask for"
+    )
+    with pytest.raises(RefusedError, match=message):
         kube.submit_held(order("nw-t-9-0", gpus=5))
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("ErrImagePull", "the image python:3 cannot be fetched"),
+        ("ImagePullBackOff", "the image python:3 cannot be fetched"),
+        ("CreateContainerConfigError", "its container cannot be made: no secret s"),
+        ("ContainerCreating", ""),
+    ],
+)
+def test_what_keeps_a_container_from_being_made_is_said(executor, server, reason, words):
+    kube = executor()
+    one = submitted(kube)
+    kube.release(one)
+    assert (phase(kube, one), kube.statuses([one])[0].reason) == ("queued", "")
+    server.wait(one.token, reason, "no secret s")
+    assert (phase(kube, one), kube.statuses([one])[0].reason) == ("queued", words)
+    server.run(one.token)
+    assert (phase(kube, one), kube.statuses([one])[0].reason) == ("running", "")
+
+
+def test_why_pods_cannot_be_made_is_said_unless_events_may_not_be_read(executor, server):
+    kube = executor()
+    one, gang = submitted(kube), submitted(kube, token="nw-t-2-0", gpus=8)
+    for each in (one, gang):
+        kube.release(each)
+    for name in (one.token, f"{gang.token}-workers-0", "another"):
+        server.tell(
+            name, f'Error creating: pods "{name}-a1b2c" is forbidden: exceeded quota: q, requested: a=1, used: a=2'
+        )
+    assert {each.reason for each in kube.statuses([one, gang])} == {"its pods cannot be made: exceeded quota: q"}
+    server.forbidden = True
+    assert {each.reason for each in kube.statuses([one, gang])} == {""}
+    server.forbidden = False
+    server.wait(one.token, "ContainerCreating")
+    assert [each.reason for each in kube.statuses([one])] == [""]
 
 
 def test_failures_and_cancellations_are_two_things(executor, cluster):

@@ -11,7 +11,7 @@ from live.chaos_kubernetes import chaos
 from live.kube_real import RealCluster
 from live.kube_site import MISSING, in_hours
 from live.waiting import wait_for
-from noonward.live.executors import web
+from noonward.live.executors import kubernetes, web
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError
 from noonward.live.handover import LOST_POLLS
@@ -192,6 +192,27 @@ def test_a_full_quota_puts_a_job_off(executor, cluster, as_user):
     assert not isinstance(told.value, RefusedError)
     site.call("DELETE", f"{path}/q")
     wait_for(lambda: kube.submit_held(order(owner="ann")) if not site.get(f"{path}/q") else None, "the submission")
+
+
+def test_a_job_whose_pods_cannot_be_made_says_why(service, executor, cluster):
+    live, submit = handing_over(service, executor)
+    path = f"/api/v1/namespaces/{cluster.namespace}/resourcequotas"
+    cluster.site.call("POST", path, {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}})
+    wait_for(lambda: cluster.site.get(f"{path}/q")["status"].get("hard"), "the quota")
+    job = submit()
+    live.set_time(60.0)
+    live.controller.decide()
+    live.controller.deliver(0)
+    wait_for(lambda: live.controller.track(0) or row(live, job)["reason"], "the reason")
+    assert tuple(row(live, job)) == ("starting", "its pods cannot be made: exceeded quota: q")
+    cluster.site.call("DELETE", f"{path}/q")
+
+
+def test_a_cluster_without_jobsets_refuses_gangs_of_several_nodes(executor, cluster, monkeypatch):
+    assert executor().submit_held(order("nw-t-1-0", gpus=8))
+    monkeypatch.setattr(kubernetes, "_SETS", ("apis/jobset.example/v1", "jobsets"))
+    with pytest.raises(RefusedError, match="has no JobSets"):
+        executor().submit_held(order("nw-t-2-0", gpus=8))
 
 
 def test_a_token_that_is_wrong_or_has_expired_is_no_answer_and_a_new_one_is_read(executor, cluster):

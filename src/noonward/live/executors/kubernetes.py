@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from noonward.live.executors.identity import Users, put_in
-from noonward.live.executors.manifests import MANAGED, QUEUE, USER, manifest
-from noonward.live.executors.pods import began, exit_code, newest_first_pod
+from noonward.live.executors.manifests import MANAGED, QUEUE, USER, WORKERS, manifest
+from noonward.live.executors.pods import began, exit_code, lacking, newest_first_pod, not_made
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.web import ClusterWeb
@@ -29,6 +30,8 @@ _LOG_BYTES: Final = 2**23
 """Most of a log that is read at once."""
 _NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that hold what they ask for, once they are bound to a node: also while their image is fetched."""
+_NOT_MADE: Final = "reason=FailedCreate"
+"""Events about pods that could not be made."""
 _JOBS, _SETS = ("apis/batch/v1", "jobs"), ("apis/jobset.x-k8s.io/v1alpha2", "jobsets")
 _POD_OF: Final = {_JOBS: "job-name", _SETS: "jobset.sigs.k8s.io/jobset-name"}
 """Label of the pods of an object, whose value is its name."""
@@ -39,6 +42,9 @@ class KubernetesExecutor(RunningJobs):
 
     The token is the object's name, so that it can be made once (409: it is there). Without Kueue an object is released
     by ``suspend: false``; with Kueue by the label of its queue, upon which Kueue resumes it when it is admitted.
+
+    A job that is suspended has ``spec.suspend: true``: its pods are sent SIGTERM and have their grace period. With
+    Kueue its workload is made inactive instead, upon which Kueue suspends the job.
 
     Args:
         second_of: Time of a clock, s since 1970, to s since the service's start.
@@ -51,9 +57,6 @@ class KubernetesExecutor(RunningJobs):
         node_selector: Labels of the nodes that are used.
         requests: Further resources of each container.
         power_caps: How the power of running jobs is limited; None: it is not.
-
-    A job that is suspended has ``spec.suspend: true``: its pods are sent SIGTERM and have their grace period. With
-    Kueue its workload is made inactive instead, upon which Kueue suspends the job.
         as_user: Name at the cluster of a job's user, ``{user}`` in it, e.g. ``"oidc:{user}"``: objects are made,
             resumed and deleted as that user (impersonation); None: as the service's account.
         users: Whose user is who, for ``as_user``.
@@ -126,11 +129,17 @@ class KubernetesExecutor(RunningJobs):
     def _require_held(self, order: Order, content: dict[str, Any]) -> None:
         """Raises ClusterError where the cluster would run objects at once, since it does not know their ``suspend``.
 
-        The first object of each kind is tried without being made; one that is refused says nothing.
+        The first object of each kind is tried without being made; one that is refused says nothing. A gang of several
+        nodes is refused (RefusedError) by a cluster without JobSet.
         """
         kind, known = self._kind(order.gpus), (*_REFUSALS, 403, 409)
         if kind in self._holding:
             return
+        if kind == _SETS and self._web.call("GET", f"/{_SETS[0]}", known=(403, 404))[0] == 404:
+            raise RefusedError(
+                f"{self._web.title} has no JobSets, and {order.gpus} GPUs are more than one node has "
+                f"({self._gpus_per_node}): install JobSet there, or ask for fewer GPUs"
+            )
         query = {"dryRun": "All"}
         status, made = self._web.call("POST", self._path(kind), content, query=query, known=known, more=self._as(order))
         if status in known:
@@ -229,14 +238,35 @@ class KubernetesExecutor(RunningJobs):
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where each job stands; one that was deleted here is cancelled."""
         held = {str(found["metadata"]["name"]): found for found in self._objects()}
-        shown = []
+        shown: list[Status] = []
         for order in orders:
             found = held.get(order.token)
             if found is not None and order.handle in (None, found["metadata"]["uid"]):
                 shown.append(self._status(order, found))
             elif found is None and order.token in self._cancelled:
                 shown.append(Status(token=order.token, handle=order.handle or "", phase="cancelled", reason="deleted"))
-        return shown
+        waiting = [one.token for one in shown if one.phase == "queued" and not held[one.token]["spec"].get("suspend")]
+        lacks = self._lacking(waiting) if waiting else {}
+        return [replace(one, reason=lacks[one.token]) if one.token in lacks else one for one in shown]
+
+    def _lacking(self, tokens: Sequence[str]) -> dict[str, str]:
+        """Returns what objects that were released lack, by name; those that only wait for room are left out.
+
+        Their pods say it, or, where none could be made, events that the service's account may have no right to read.
+        """
+        at = f"/api/v1/namespaces/{self._namespace}"
+        pods: dict[str, list[dict[str, Any]]] = {token: [] for token in tokens}
+        for pod in self._seen(f"{at}/pods", {"labelSelector": _SELECTOR, "fieldSelector": _NOT_OVER}):
+            labels = pod["metadata"].get("labels", {})
+            pods.get(labels.get(_POD_OF[_SETS]) or labels.get(_POD_OF[_JOBS], ""), []).append(pod)
+        lacks = {token: lacking(mine) for token, mine in pods.items() if mine}
+        if len(lacks) < len(tokens):
+            for event in self._seen(f"{at}/events", {"fieldSelector": _NOT_MADE}):
+                name = event["involvedObject"]["name"]
+                for token in (name, name.removesuffix(f"-{WORKERS}-0")):  # a JobSet's pods are made by a Job of its own
+                    if token in pods and not pods[token]:
+                        lacks[token] = not_made(event)
+        return {token: words for token, words in lacks.items() if words}
 
     def strays(self) -> list[Order]:
         """Returns the suspended objects of this product."""
@@ -252,16 +282,14 @@ class KubernetesExecutor(RunningJobs):
 
         None where it has no pod any more, or the service's account may not read logs.
         """
-        path, name = (
-            f"/api/v1/namespaces/{self._namespace}/pods",
-            newest_first_pod(self._pods(self._kind(order.gpus), order.token)),
-        )
+        name = newest_first_pod(self._pods(self._kind(order.gpus), order.token))
         if name is None:
             return None
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}/log"
         lines, known = most, (400, 403, 404)  # its container has not started; logs may not be read; the pod is gone
         while True:
             query = {"tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
-            status, content = self._web.call("GET", f"{path}/{name}/log", query=query, known=known, plain=True)
+            status, content = self._web.call("GET", path, query=query, known=known, plain=True)
             if status in known:
                 return None
             if len(content) < _LOG_BYTES or lines == 1:
@@ -286,10 +314,12 @@ class KubernetesExecutor(RunningJobs):
 
     def _pods(self, kind: tuple[str, str], token: str) -> list[dict[str, Any]]:
         """Returns the pods of an object; none where the service's account may not read them."""
+        return self._seen(f"/api/v1/namespaces/{self._namespace}/pods", {"labelSelector": f"{_POD_OF[kind]}={token}"})
+
+    def _seen(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        """Returns the items of a list; none where the service's account may not read it."""
         try:
-            return list(
-                self._list(f"/api/v1/namespaces/{self._namespace}/pods", {"labelSelector": f"{_POD_OF[kind]}={token}"})
-            )
+            return list(self._list(path, query))
         except _ForbiddenError:
             return []
 

@@ -27,7 +27,11 @@ from noonward.seeding import stream
 from schedule.test_state import environment_for
 
 FREE = "fleet.freedoms={fine-tuning: {interruptible: true, moves: true, caps: zeus-v100-bert}}"
-EVENTS = "events=[{site: north, start_h: 3, hours: 2, notice_min: 10, baseline_kw: 0.9, target_kw: 0.3}]"
+EVENTS = (
+    "fleet.tariffs={t: {usd_per_month: 20}}",
+    "fleet.sites.0.meter={tariff: t, base_kw: 0.2}",
+    "events=[{site: north, start_h: 3, hours: 2, notice_min: 10, baseline_kw: 0.9, target_kw: 0.4}]",
+)
 CROWD = "jobs.count=90"
 WORLDS = {
     "rule": ("most-free", "tiny", [CROWD]),
@@ -42,8 +46,8 @@ WORLDS = {
     "suspension": ("suspend-threshold", "tiny", [CROWD, FREE]),
     "suspension by prices": ("bid-price(forecast=persistence,suspends=yes)", "tiny", [CROWD, FREE]),
     "caps by prices": ("bid-price(forecast=persistence,caps=yes,suspends=yes)", "tiny", [CROWD, FREE]),
-    "events": ("event-response(base=most-free,levers=all)", "tiny", [CROWD, FREE, EVENTS]),
-    "events, partly compiled": ("event-response(base=bid-price-persistence)", "tiny", [CROWD, FREE, EVENTS]),
+    "events": ("event-response(base=most-free)", "tiny", [CROWD, FREE, *EVENTS]),
+    "events, partly compiled": ("event-response(base=bid-price-persistence)", "tiny", [CROWD, FREE, *EVENTS]),
     "routes": ("ucb1", "dvfs-training", ["window_h=1"]),
     "curves": ("plan-hard", "load-shaping", ["window_h=30"]),
     "curves by the hour": ("plan-receding", "load-shaping", ["window_h=30"]),

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -299,6 +300,30 @@ def test_the_state_of_another_engine_is_refused():
         engines.append(engine)
     with pytest.raises(ScenarioError, match="the state is of another run"):
         engines[0].load_state(engines[1].state())
+
+
+def test_what_was_learned_of_run_times_is_restored():
+    environment = build_environment(load_scenario("tiny", [CROWD, "jobs.knowledge.run_time=learned"]))
+
+    def begun():
+        scheduler = make_scheduler("most-free")
+        engine = ClusterEngine(environment, scheduler, seed=3)
+        scheduler.reset(engine.brief, stream(3, "policy", environment.index))
+        return engine
+
+    def played(engine, questions, asked=False):
+        while questions and (asked or engine.step()):
+            asked, questions = False, questions - 1
+            engine.scheduler.decide(engine.view, engine.answers)
+        return engine
+
+    whole, half, again = played(begun(), -1), played(begun(), 40), begun()
+    half.step()
+    assert half.world.engine_1["estimated"][0] < len(environment.jobs) / 2
+    again.load_state(pickle.loads(pickle.dumps(half.state())))
+    played(again, -1, asked=True)
+    assert again.outcome().tobytes() == whole.outcome().tobytes()
+    assert again.world.submitted_R.tobytes() == whole.world.submitted_R.tobytes()
 
 
 def stopping(after, by):

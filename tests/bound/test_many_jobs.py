@@ -10,7 +10,7 @@ from noonward.bound.cluster_utility import many_jobs
 from noonward.bound.cluster_utility.columns import Columns
 from noonward.bound.cluster_utility.dual import Dual, Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
-from noonward.bound.cluster_utility.likely_starts import joined, likely_columns
+from noonward.bound.cluster_utility.likely_starts import Gathered, likely_columns
 from noonward.bound.cluster_utility.many_jobs import candidate_starts, many_jobs_bound, standing_for_all
 from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule
 from noonward.bound.cluster_utility.prices import descend, descend_with_momentum
@@ -103,7 +103,10 @@ def test_the_likely_starts_of_a_job_are_those_of_most_value_after_prices():
     assert kept.option_K.tolist() == [2, 3, 4, 5]  # 3 - 0.5 is more than 5 - 3; equal ones are kept
     assert kept.first_J.tolist() == [0, 1, 2, 4]
     dual.value(np.zeros((1, 3)))
-    both = joined([kept, likely_columns(dual, 2)])
+    gathered = Gathered(6, 5)
+    gathered.add(kept)
+    gathered.add(likely_columns(dual, 2))
+    both = gathered.columns()
     assert both.first_J.tolist() == [0, 1, 2, 4, 6, 7, 9]
     assert both.value_K.tolist() == [3.0, 9.0, 1.0, 1.0, 5.0, 4.0, 9.0, 1.0, 1.0]
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from noonward.bench.scale import many_sites
+from noonward.bound.cluster_utility.columns import market
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
-from noonward.bound.cluster_utility.merged_sites import merged_sites
+from noonward.bound.cluster_utility.merged_sites import fleet_parts, merged_sites
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
 from noonward.model.cluster.withheld import Withheld
@@ -28,7 +29,7 @@ def four_sites(seed, count=9):
 def test_the_bound_of_merged_sites_is_never_below_the_best_of_all_schedules(seed):
     env = alike(random_environment(seed, count=3, sites=4), (0, 0, 2, 2))
     optimum = brute_force(env)
-    assert utility_bound(merged_sites(env), iterations=40, schedule=False).upper_usd >= optimum - 1e-9
+    assert utility_bound(merged_sites(env)[0], iterations=40, schedule=False).upper_usd >= optimum - 1e-9
     assert many_jobs_bound(env, jobs=2, rounds=20, exact_sites=1).upper_usd >= optimum - 1e-9
 
 
@@ -40,16 +41,41 @@ def test_the_bound_of_merged_sites_is_never_below_a_schedule_of_all_sites(seed):
     assert found.upper_usd >= exact.lower_usd - 1e-9
     assert found.idle_usd == pytest.approx(exact.idle_usd)
     assert found.price_usd_per_gpu_hour_SH.shape[0] == 2
-    assert np.isnan(found.lower_usd)
+    assert found.idle_usd <= found.lower_usd + 1e-9
+    assert found.lower_usd <= exact.upper_usd + 1e-9
 
 
 def test_a_merged_site_has_the_gpus_of_all_and_the_jobs_of_all():
     env = four_sites(2)
-    merged = merged_sites(env)
+    merged, kind_S = merged_sites(env)
+    assert kind_S.tolist() == [0, 0, 1, 1]
     gpus = [site.gpus for site in env.fleet.sites]
     assert [site.gpus for site in merged.fleet.sites] == [gpus[0] + gpus[1], gpus[2] + gpus[3]]
     assert merged.jobs.origin_J.tolist() == (env.jobs.origin_J // 2).tolist()
     assert (merged.withheld.gpus_KS[:, 0] == env.withheld.gpus_KS[:, :2].sum(axis=1)).all()
+
+
+def test_the_parts_of_a_fleet_hold_every_site_and_job_once():
+    env = four_sites(2)
+    parts = list(fleet_parts(env, np.array([0, 0, 1, 1]), 2))
+    assert [sites.tolist() for _, sites, _ in parts] == [[0, 2], [1, 3]]
+    assert sorted(np.concatenate([rows for _, _, rows in parts]).tolist()) == list(range(len(env.jobs)))
+    for part, sites, rows in parts:
+        assert [site.gpus for site in part.fleet.sites] == [env.fleet.sites[s].gpus for s in sites]
+        assert (sites[part.jobs.origin_J] == env.jobs.origin_J[rows]).all()
+        assert (part.jobs.work_J == env.jobs.work_J[rows]).all()
+        assert (part.links.latency_s_IS == env.links.latency_s_IS[np.ix_(sites, sites)]).all()
+        assert (part.withheld.gpus_KS == env.withheld.gpus_KS[:, sites]).all()
+    idle = [market(each, each.fleet.tables(1)).idle_usd for each in (env, *(part for part, _, _ in parts))]
+    assert sum(idle[1:]) == pytest.approx(idle[0])
+
+
+def test_a_schedule_by_parts_comes_near_that_of_the_whole_fleet():
+    environment = build_environment(many_sites(2000, 8, zones=1))
+    whole = many_jobs_bound(environment, jobs=len(environment.jobs))
+    parts = many_jobs_bound(environment, jobs=len(environment.jobs), exact_sites=4)
+    assert parts.lower_usd == pytest.approx(whole.lower_usd, rel=0.02)
+    assert parts.lower_usd < parts.upper_usd
 
 
 def test_merging_costs_the_bound_little_where_sites_are_large():
@@ -61,7 +87,7 @@ def test_merging_costs_the_bound_little_where_sites_are_large():
 
 def test_where_no_sites_are_alike_the_environment_is_left_as_it_is():
     env = random_environment(1, sites=3)
-    assert merged_sites(env) is env
+    assert merged_sites(env)[0] is env
 
 
 def test_a_number_of_exact_sites_below_one_is_refused():

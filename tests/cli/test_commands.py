@@ -1,6 +1,7 @@
 """Commands as a user meets them: help, figures for machines, records that repeat byte for byte."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -123,6 +124,16 @@ def test_a_second_comparison_goes_on_from_the_records(noonward: CommandLine) -> 
     again = noonward(*command)
     assert again.out == first.out
     assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*.parquet")} == records
+
+
+def test_a_comparison_says_how_workers_shared_it(noonward: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noonward.runtime.work.Work.cores", 2)
+    command = ("compare", "tiny", "-n", 1, "--policies", "local-fcfs,random", "--no-report")
+    told = noonward(*command).out.splitlines()[-2]
+    assert re.fullmatch(r"work:    3 runs and bounds, [\d.]+ CPU-s in [\d.]+ s on 2 cores: [\d.]+ times .*", told)
+    work = json.loads(noonward(*command, "--json").out)["work"]
+    assert set(work) == {"runs", "cpu_s", "wall_s", "cores", "nodes", "speedup"}
+    assert work["speedup"] == pytest.approx(work["cpu_s"] / work["wall_s"])
 
 
 def test_an_interrupted_record_is_run_again(noonward: CommandLine) -> None:

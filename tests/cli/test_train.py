@@ -103,6 +103,7 @@ def test_an_interrupt_says_what_is_kept(noonward: CommandLine, tmp_path: Path, m
         (["dvfs-mixed", "--set", "show_signals=true"], "shows neither signals nor classes"),
         (["tiny", "--set", "observation=raw"], "'raw' is for protocol on-arrival"),
         (["tiny", "--set", "observation=extended", "--set", "show_class=true"], "always shows signals"),
+        (["tiny", "--workers", "2"], "masac learns from environments that are stepped side by side in one process"),
         ([], "name a scenario"),
         (["tiny", "--resume", "nowhere"], "leave out SCENARIO"),
         (["--resume", "nowhere", "--set", "steps=5", "--seed", "1"], "leave out --seed, --set; only --epochs"),

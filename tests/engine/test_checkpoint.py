@@ -34,6 +34,7 @@ EVENTS = (
     "events=[{site: north, start_h: 3, hours: 2, notice_min: 10, baseline_kw: 0.9, target_kw: 0.4}]",
 )
 CROWD = "jobs.count=90"
+LEARNED = ("jobs.knowledge.run_time=learned", "jobs.knowledge.limit={law: uniform, from: 1, to: 4}")
 WORLDS = {
     "rule": ("most-free", "tiny", [CROWD]),
     "random rule": ("random", "tiny", [CROWD]),
@@ -41,8 +42,8 @@ WORLDS = {
     "cut off": ("local-fcfs", "tiny", [CROWD, "end=window"]),
     "in Python": ("wait-awhile", "tiny", [CROWD]),
     "bid prices": ("bid-price-regression", "tiny", [CROWD]),
-    "learned run times": ("bid-price-persistence", "tiny", [CROWD, "jobs.knowledge.run_time=learned"]),
-    "learned run times, rule": ("patient", "tiny", [CROWD, "jobs.knowledge.run_time=learned"]),
+    "learned run times": ("bid-price-persistence", "tiny", [CROWD, *LEARNED]),
+    "learned run times, rule": ("patient", "tiny", [CROWD, *LEARNED]),
     "failures": ("patient", "tiny", [CROWD, "jobs.failures={per_gpu_hour: 0.05, share: 0.2, at: 0.3, retries: 3}"]),
     "suspension": ("suspend-threshold", "tiny", [CROWD, FREE]),
     "suspension by prices": ("bid-price(forecast=persistence,suspends=yes)", "tiny", [CROWD, FREE]),
@@ -292,7 +293,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run_only_if_it_is_strict(t
 
 def test_the_state_of_another_engine_is_refused():
     engines = []
-    for settings in ([], ["jobs.knowledge.run_time=learned"]):
+    for settings in ([], LEARNED):
         scheduler = make_scheduler("most-free")
         engine = ClusterEngine(build_environment(load_scenario("tiny", settings)), scheduler)
         scheduler.reset(engine.brief, stream(0, "policy", 0))
@@ -303,7 +304,7 @@ def test_the_state_of_another_engine_is_refused():
 
 
 def test_what_was_learned_of_run_times_is_restored():
-    environment = build_environment(load_scenario("tiny", [CROWD, "jobs.knowledge.run_time=learned"]))
+    environment = build_environment(load_scenario("tiny", [CROWD, *LEARNED]))
 
     def begun():
         scheduler = make_scheduler("most-free")

@@ -20,8 +20,11 @@ from noonward.learn.tasks.source import Source
 from noonward.learn.train.export import export_policy
 from noonward.learn.train.run_config import RunConfig, with_settings
 from noonward.learn.train.run_trainer import RunTrainer, trainer_for
+from noonward.learn.train.trainer import CHECKPOINT, CURVES
 from noonward.ledger.ledger import settle, settle_run
 from noonward.ledger.segments import JOB_OUTCOME
+from noonward.runtime.executor import map_runs
+from noonward.runtime.processes import Processes
 from noonward.schedule.cluster.choices.layout import INPUTS, PRICE_INPUTS
 from noonward.schedule.policies import make_scheduler
 from noonward.schedule.policy_files import load_policy
@@ -109,6 +112,22 @@ def test_a_run_that_stops_resumes_bit_for_bit_and_exports_what_it_trained(tmp_pa
     meta = export_policy(tmp_path / "whole", tmp_path / "policy.npz")
     assert meta["record"]["validation_utility_usd"] == pytest.approx(whole.best_reward)
     assert load_policy(tmp_path / "policy.npz").nets.weights[0].shape == (1, INPUTS, 8)
+
+
+def test_workers_play_the_runs_of_the_same_training(tmp_path):
+    def trained(folder, carry_out):
+        trainer = trainer_for(brief_run(2), brief_run(2).open(), folder, None, carry_out)
+        trainer.run()
+        return [(folder / name).read_bytes() for name in (CURVES, CHECKPOINT)]
+
+    executor = Processes(2, patience_s=0.0, start_s=0.0)
+    try:
+        apart = trained(tmp_path / "apart", lambda specs, step: map_runs(specs, executor, step))
+    finally:
+        executor.close()
+    assert executor.work.cores == 2
+    assert executor.work.runs == 3 + 2 * 2 + 3 * 2  # windows studied; played and validated in the epochs
+    assert apart == trained(tmp_path / "here", None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from command_line import CommandLine
 from live.callers import local_client
+from live.kube_site import KubeSite
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.brief import Brief
@@ -177,6 +178,13 @@ class Service:
 def no_waiting_for_the_disk(monkeypatch):
     """Services in the tests' own process write as services do, but do not wait until the disk has it."""
     monkeypatch.setattr(sqlite, "SYNCHRONOUS", "OFF")
+
+
+@pytest.fixture(scope="session")
+def kube_site():
+    """A real Kubernetes API server; tests of it are of one xdist group, so that it is started once."""
+    with KubeSite() as site:
+        yield site
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """A stand-in for a Kubernetes API server on the loopback: Jobs, JobSets, nodes and pods, as the real one keeps them."""
 
+import copy
 import json
 import threading
 from datetime import UTC, datetime
@@ -8,15 +9,22 @@ from urllib.parse import parse_qs, urlsplit
 
 import kubernetes_validate
 
-NOW = "2026-03-01T00:10:00Z"
+RELEASED, NOW = "2026-03-01T00:05:00Z", "2026-03-01T00:10:00Z"
+"""When a Job was released, and when its pods began to run."""
 
 
 class KubeServer:
-    """Keeps objects by plural and name; ``run``, ``end`` and ``fail`` are what its controllers would do."""
+    """Keeps objects by plural and name; ``run``, ``end`` and ``fail`` are what its controllers would do.
+
+    Attributes:
+        holds: Whether it knows a Job's ``suspend``; versions before 1.21 leave it out.
+    """
+
+    namespace, authorities = "ai", None
 
     def __init__(self, page=2):
         self.objects, self.version, self.page = {}, 0, page
-        self.down, self.forbidden, self.has_jobsets = False, False, True
+        self.down, self.forbidden, self.has_jobsets, self.holds = False, False, True, True
         self.calls, self.started = [], []
         self.impersonated, self.barred, self.logs = [], set(), {}
         server = self
@@ -71,6 +79,7 @@ class KubeServer:
                 for (plural, _), one in self.objects.items()
                 if plural == path[-1]
                 and (path[2] != "namespaces" or wanted.items() <= one["metadata"]["labels"].items())
+                and _of_phase(one, query.get("fieldSelector", ""))
             ]
             return self._list(shown, query)
         plural = path[5]
@@ -86,7 +95,7 @@ class KubeServer:
             ]
             return self._list(shown, query)
         if method == "POST":
-            return self._make(plural, body)
+            return self._make(plural, body, query)
         one = self.objects.get((plural, path[6]))
         if one is None:
             return 404, {"message": "not found"}
@@ -96,7 +105,9 @@ class KubeServer:
             if body.get("preconditions", {}).get("uid", one["metadata"]["uid"]) != one["metadata"]["uid"]:
                 return 409, {"message": "the uid is another one"}
             del self.objects[plural, path[6]]
-        return 200, one
+        shown = copy.deepcopy(one)
+        self._note(one)
+        return 200, shown
 
     def _list(self, items, query):
         first = int(query.get("continue", 0))
@@ -110,7 +121,7 @@ class KubeServer:
             return 400, {"message": "the container is waiting to start"}
         return 200, b"".join(log.splitlines(True)[-int(query["tailLines"]) :])[: int(query["limitBytes"])]
 
-    def _make(self, plural, body):
+    def _make(self, plural, body, query):
         if plural == "jobs":
             kubernetes_validate.validate(body, "1.31", strict=True)
         else:
@@ -120,6 +131,10 @@ class KubeServer:
         key = plural, body["metadata"]["name"]
         if key in self.objects:
             return 409, {"message": "already exists"}
+        if not self.holds:
+            del body["spec"]["suspend"]
+        if query.get("dryRun") == "All":
+            return 201, body
         self.version += 1
         body["metadata"] |= {"uid": f"uid-{self.version}", "resourceVersion": str(self.version),
                              "creationTimestamp": NOW}  # fmt: skip
@@ -144,6 +159,42 @@ class KubeServer:
 
     # What controllers and Kueue do.
 
+    def _note(self, one):
+        """The controller notes that it has seen an object, shortly after it was made: it has another version then."""
+        if one.get("status") == {}:
+            self.version += 1
+            one["status"] = {"ready": 0, "conditions": [{"type": "Suspended", "status": "True"}]}
+            one["metadata"]["resourceVersion"] = str(self.version)
+
+    def job(self, name, plural="jobs"):
+        """Returns an object, or None."""
+        return self.objects.get((plural, name))
+
+    def has_started(self):
+        """Returns the names of the objects that are not held, each as often as it was released."""
+        return self.started
+
+    def names(self):
+        """Returns the names of the Jobs."""
+        return [name for plural, name in self.objects if plural == "jobs"]
+
+    def suspend(self, name):
+        """Kueue suspends a Job whose workload is not active."""
+        self.objects["jobs", name]["spec"]["suspend"] = True
+
+    def ending(self, name):
+        """The pods of a suspended Job are ending."""
+        self.objects["jobs", name]["status"] = {"terminating": 1}
+
+    def stopped(self, name):
+        """The pods of a suspended Job have ended."""
+        self.objects["jobs", name]["status"] = {"terminating": 0}
+        self.objects = {key: one for key, one in self.objects.items() if key != ("pods", f"{name}-x")}
+
+    def set_status(self, name, status, plural="jobs"):
+        """A controller writes a status."""
+        self.objects[plural, name]["status"] = status
+
     def admit(self, name, plural="jobs"):
         """Kueue resumes an object that its queue has admitted."""
         self.objects[plural, name]["spec"]["suspend"] = False
@@ -157,12 +208,22 @@ class KubeServer:
 
     def run(self, name):
         one = self.objects["jobs", name]
-        one["status"] = {"startTime": NOW, "active": 1, "ready": one["spec"]["parallelism"]}
+        one["status"] = {"startTime": RELEASED, "active": 1, "ready": one["spec"]["parallelism"]}
+        labels = {**one["metadata"]["labels"], "job-name": name}
+        state = {"running": {"startedAt": NOW}}
+        self.add_pod(f"{name}-x", "a", 1, labels, status={"phase": "Running", "containerStatuses": [{"state": state}]})
 
     def end(self, name, kind="Complete", reason="CompletionsReached", plural="jobs"):
         condition = {"type": kind, "status": "True", "reason": reason, "message": "m",
                      "lastTransitionTime": "2026-03-01T00:20:00Z"}  # fmt: skip
-        self.objects[plural, name]["status"] |= {"startTime": NOW, "conditions": [condition]}
+        self.objects[plural, name]["status"] |= {"startTime": RELEASED, "conditions": [condition]}
+
+    def fail(self, name, code):
+        """The command of a Job ends with an exit code; its pod stays."""
+        state = {"terminated": {"exitCode": code, "startedAt": NOW}}
+        self.add_pod(f"{name}-x", "a", 1, {"job-name": name},
+                     status={"phase": "Failed", "containerStatuses": [{"state": state}]})  # fmt: skip
+        self.end(name, "Failed", "BackoffLimitExceeded")
 
     def add_node(self, name, gpus, ready=True, unschedulable=False):
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
@@ -171,12 +232,22 @@ class KubeServer:
             "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": conditions},
         }  # fmt: skip
 
-    def add_pod(self, name, node, gpus, labels=(), **about):
+    def add_pod(self, name, node, gpus, labels=(), status=None, **about):
         container = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
         self.objects["pods", name] = {
             "metadata": {"name": name, "labels": dict(labels), **about},
-            "spec": {"nodeName": node, "containers": [container]},
+            "spec": {"nodeName": node, "containers": [container]}, "status": status or {"phase": "Running"},
         }  # fmt: skip
+
+
+def _of_phase(one, selector):
+    """Returns whether an object fits a field selector of phases."""
+    phase = one.get("status", {}).get("phase")
+    for part in filter(None, selector.split(",")):
+        name, _, wanted = part.partition("=")
+        if (name.endswith("!")) == (phase == wanted):
+            return False
+    return True
 
 
 def posix(text):

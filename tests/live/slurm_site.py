@@ -57,6 +57,13 @@ CoresPerSocket=16 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:fake:{gpus} State=UN
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
+TOKENS = """
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key={root}/state/jwt_key
+"""
+"""Lines by which the cluster takes tokens, too (``scontrol token``)."""
+TAKES_TOKENS = any(Path("/usr/lib").glob("*/slurm*/auth_jwt.so"))
+"""Whether Slurm's plugin for that is installed: Debian's ``slurm-wlm-jwt-plugin``."""
 
 
 def free_ports(count):
@@ -84,9 +91,10 @@ class SlurmSite:
         nodes: Nodes.
         gpus: GPUs of a node.
         accounting: Makes its accounting (``slurm_accounting.Accounting``); None: it has none.
+        tokens: Whether it takes tokens.
     """
 
-    def __init__(self, name, nodes=2, gpus=4, accounting=None):
+    def __init__(self, name, nodes=2, gpus=4, accounting=None, tokens=False):
         root = Path(tempfile.mkdtemp(prefix="nw-slurm-"))
         self.root, self.name, self.nodes = root, name, nodes
         self.env = {**os.environ, "SLURM_CONF": str(root / "slurm.conf"), "PATH": os.environ["PATH"] + ":/usr/sbin"}
@@ -115,6 +123,11 @@ class SlurmSite:
                 accounting=self.accounting.in_slurm_conf if self.accounting else NO_ACCOUNTING,
             )
         )
+        if tokens:
+            signs = root / "state" / "jwt_key"
+            signs.write_bytes(secrets.token_bytes(32))
+            signs.chmod(0o600)
+            self.conf.write_text(self.conf.read_text() + TOKENS.format(root=root))
         devices = f"NodeName={listed} Name=gpu Type=fake File={root}/dev/gpu[0-{gpus - 1}]\n"
         (root / "gres.conf").write_text(devices)
         (root / "cgroup.conf").write_text("CgroupAutomount=no\n")

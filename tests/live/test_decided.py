@@ -41,6 +41,27 @@ def counts(live):
     }
 
 
+def saw(live):
+    """What every decision saw, and of how many texts each decision names one."""
+    rows = live.store.read(
+        "SELECT d.at_s, d.job, d.attempt, d.candidates, s.sites FROM decisions d LEFT JOIN seen s ON s.id = d.seen "
+        "ORDER BY d.at_s, d.job, d.id"
+    )
+    return [tuple(row) for row in rows], live.store.read("SELECT count(*) AS n FROM seen")[0]["n"]
+
+
+def test_jobs_that_wait_share_what_was_seen_when_they_were_held(live, monkeypatch):
+    monkeypatch.setattr(decided, "PART", 2)
+    large = JobRequest(name="a", work=6e5, class_="fine-tuning", origin="north", gpus_min=8, gpus_max=8)
+    live.submit(*[large] * 6)
+    live.set_time(60.0)
+    live.controller.decide()
+    rows, texts = saw(live)
+    assert len(rows) == 6
+    assert all(sites is not None for *_, sites in rows)
+    assert len({sites for *_, sites in rows}) == texts < 6
+
+
 @pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize(("policy", "protocol"), POLICIES)
 def test_a_service_that_is_killed_between_parts_decides_as_if_it_had_not_been(
@@ -83,6 +104,7 @@ def test_a_service_that_is_killed_between_parts_decides_as_if_it_had_not_been(
     np.testing.assert_array_equal(found, start_s_J)
     assert counts(live) == counts(whole)
     assert set(counts(live)[1]["outbox"].values()) == {1}
+    assert saw(live) == saw(whole)
     assert replay_journal(live.controller.setup, live.store).same
 
 

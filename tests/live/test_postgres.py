@@ -368,7 +368,7 @@ def test_a_day_is_decided_as_with_a_file_and_every_page_answers(service, url, po
         each.play(restart_every)
     columns = "id, state, site, gpus, level, start_s, ended_s, power_w, moves"
     for query in (f"SELECT {columns} FROM jobs ORDER BY id", "SELECT * FROM signals ORDER BY zone, hour",
-                  "SELECT at_s, job, choice, gpus, level, candidates FROM decisions ORDER BY id"):  # fmt: skip
+                  "SELECT at_s, job, choice, gpus, level, candidates, seen FROM decisions ORDER BY id"):  # fmt: skip
         found, expected = ([tuple(row) for row in each.store.read(query)] for each in (live, file))
         assert found == expected
         assert len(found) > 10

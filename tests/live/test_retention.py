@@ -48,7 +48,12 @@ def test_what_ended_before_is_deleted_and_the_rest_is_replayed(service, policy, 
     assert last_s == 6 * HOUR_S
     open_ = [row["id"] for row in live.store.read("SELECT id FROM jobs WHERE ended_s IS NULL")]
     all_ = count(live, "jobs")
+    texts = count(live, "seen")
     deleted = retire(live.store, 7 * HOUR_S)
+    unnamed = "id NOT IN (SELECT seen FROM decisions)"
+    assert 0 < count(live, "seen") < texts
+    assert count(live, "seen", f"{unnamed} AND at_s < {7 * HOUR_S}") == 0
+    assert count(live, "decisions", "seen NOT IN (SELECT id FROM seen)") == 0
     assert 0 < deleted == all_ - count(live, "jobs") < all_
     assert count(live, "jobs", f"ended_s < {6 * HOUR_S}") == 0
     for table in OF_JOB:

@@ -26,6 +26,8 @@ OLD = "; ".join(
         "DROP TABLE images",
         "DROP TABLE grid_events",
         "DROP TABLE power",
+        "DROP TABLE seen",
+        "ALTER TABLE decisions DROP COLUMN seen",
         "DROP INDEX jobs_open",
         "DROP INDEX outbox_capped",
         *(f"ALTER TABLE jobs DROP COLUMN {name}" for name in OF_JOBS),

@@ -1,16 +1,19 @@
 """As whom jobs run: Slurm's commands as the submitting user, a token of each user, and impersonation in Kubernetes."""
 
+import contextlib
 import getpass
 import os
 import pwd
 import shutil
+import socket
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from live.kube_server import KubeServer
-from live.slurm_site import MISSING, SlurmSite
+from live.slurm_site import MISSING, TAKES_TOKENS, SlurmSite, free_ports
 from live.waiting import wait_for
 from noonward.errors import ScenarioError
 from noonward.live.config import checked_config
@@ -18,6 +21,7 @@ from noonward.live.executors.identity import Account, Users
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError
 from noonward.live.executors.slurm import SlurmExecutor
+from noonward.live.executors.slurm_words import AnsweredError
 from noonward.live.executors.slurmrestd import SlurmRestExecutor
 from noonward.live.executors.web import ClusterWeb
 
@@ -35,7 +39,7 @@ def order(token, owner="", command="true", handle=None):
 @pytest.fixture(scope="module")
 def site():
     """A cluster that every user of the machine may reach."""
-    with SlurmSite("u", nodes=1, gpus=2) as made:
+    with SlurmSite("u", nodes=1, gpus=2, tokens=TAKES_TOKENS) as made:
         for folder in (made.root, *made.root.parents):
             if folder.stat().st_uid == os.getuid() and folder != Path("/"):
                 folder.chmod(folder.stat().st_mode | 0o011)
@@ -159,6 +163,73 @@ def test_slurmrestd_is_asked_with_the_token_of_a_jobs_own_user(tmp_path):
     with pytest.raises(RefusedError, match="there is no token of the user 'bob'"):
         executor.submit_held(order("nw-r9-2-0", "bob"))
     web.close()
+
+
+@pytest.fixture
+def by_tokens(site, tmp_path):
+    """An executor that asks a real slurmrestd as ``nobody``, and about jobs with their users' own tokens."""
+    if not TAKES_TOKENS or shutil.which("slurmrestd") is None:
+        pytest.skip("slurmrestd and slurm-wlm-jwt-plugin are not installed")
+    port = free_ports(1)
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "slurmrestd", "-a", "rest_auth/jwt",
+               "-s", "openapi/v0.0.38", f"127.0.0.1:{port}"]  # fmt: skip
+    for user in ("nobody", ORDINARY[0]):
+        token = site.call("scontrol", "token", f"username={user}", "lifespan=3600")
+        (tmp_path / f"{user}.jwt").write_text(token.removeprefix("SLURM_JWT="))
+    (tmp_path / "odd.jwt").write_text("no.such.token")
+    process = subprocess.Popen(
+        command, env={**site.env, "SLURM_JWT": "daemon"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    web = ClusterWeb(
+        "the cluster", f"http://127.0.0.1:{port}", token_file=tmp_path / "nobody.jwt",
+        headers={"X-SLURM-USER-NAME": "nobody"}, token_header="X-SLURM-USER-TOKEN",
+    )  # fmt: skip
+    try:
+        wait_for(lambda: answers(port), "slurmrestd")
+        yield SlurmRestExecutor(
+            lambda posix_s: posix_s - 1.7e9, web, fields={"standard_output": "/dev/null"},
+            user_token_file=f"{tmp_path}/{{user}}.jwt",
+            users=Users({"ci": ORDINARY[0], "typo": "no-such-user", "odd": "odd"}),
+        )  # fmt: skip
+    finally:
+        web.close()
+        process.terminate()
+        process.wait()
+
+
+def answers(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@needs_slurm
+def test_jobs_over_slurmrestd_are_of_those_whose_tokens_it_is_given(by_tokens, site):
+    one = submitted(by_tokens, order("nw-j1-1-0", "ci", "sleep 600"))
+    assert site.call("squeue", "-h", "-j", one.handle, "-o", "%u %j").split() == [ORDINARY[0], "nw-j1-1-0"]
+    assert [(each.handle, each.user) for each in by_tokens.strays()] == [(one.handle, ORDINARY[0])]
+    assert by_tokens.find(one) == one.handle
+    by_tokens.release(one)
+    wait_for(lambda: phase(by_tokens, one) == "running", "the start")
+    by_tokens.cancel(one)
+    wait_for(lambda: phase(by_tokens, one) == "cancelled", "the cancellation")
+    with pytest.raises(RefusedError, match="there is no token of the user 'no-such-user'"):
+        by_tokens.submit_held(order("nw-j1-2-0", "typo"))
+    with pytest.raises(ClusterError, match="the token of the user 'odd' is no longer valid: renew it") as raised:
+        by_tokens.submit_held(order("nw-j1-3-0", "odd"))
+    assert not isinstance(raised.value, AnsweredError), "it is tried again"
+    assert "nw-j1-3-0" not in site.call("squeue", "-h", "--states=all", "-o", "%j").split()
+
+
+@needs_slurm
+def test_the_services_own_token_cancels_no_job_of_another_user(by_tokens, site):
+    one = submitted(by_tokens, order("nw-j2-1-0", "ci", "sleep 600"))
+    as_service = SlurmRestExecutor(lambda posix_s: posix_s - 1.7e9, by_tokens._web)
+    with pytest.raises(AnsweredError, match="ermission denied"):
+        as_service.cancel(one)
+    assert phase(by_tokens, one) == "held"
+    by_tokens.cancel(one)
+    wait_for(lambda: phase(by_tokens, one) == "cancelled", "the cancellation")
 
 
 def test_kubernetes_is_asked_in_the_name_of_a_jobs_own_user(tmp_path):

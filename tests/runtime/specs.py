@@ -4,8 +4,11 @@ import itertools
 import os
 import signal
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from noonward.data.environments import build_environment
 from noonward.data.scenarios.load import load_scenario
@@ -117,3 +120,49 @@ class Endless(Square):
 
         kept = Checkpoint(self.folder / "kept.npz", clock=clock)
         return run(build_environment(load_scenario("tiny")), make_scheduler("most-free"), checkpoint=kept).steps
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that specs share; whenever it is built, a file more lies in the folder."""
+
+    folder: Path
+    number: int
+
+    @property
+    def key(self):
+        return "table", self.number
+
+    def make(self):
+        (self.folder / f"built-{self.number}-{uuid.uuid4().hex}").touch()
+        return np.full(100_000, float(self.number))
+
+
+@dataclass(frozen=True)
+class Summing:
+    """Sums a shared table, once a file is there."""
+
+    n: int
+    folder: Path
+    waits_for: Path | None = None
+    portable = True
+
+    @property
+    def label(self):
+        return f"sum {self.n}"
+
+    @property
+    def group(self):
+        return self.n // 4
+
+    @property
+    def shares(self):
+        return Table(self.folder, self.group)
+
+    def run(self):
+        while self.waits_for is not None and not self.waits_for.exists():
+            time.sleep(0.01)
+        return float(shared(self.shares.key, self.shares.make).sum()) + self.n
+
+    def keep(self, found):
+        return found

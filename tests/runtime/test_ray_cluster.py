@@ -10,7 +10,8 @@ from noonward.errors import MissingExtraError, ScenarioError
 from noonward.evaluate.compare import compare
 from noonward.runtime.executor import map_runs
 from noonward.runtime.ray_cluster import RayCluster
-from runtime.specs import Square
+from noonward.runtime.shared import forget, shared
+from runtime.specs import Square, Summing
 from runtime.test_processes import files_of
 
 TINY = load_scenario("tiny")
@@ -32,6 +33,16 @@ def test_records_and_bounds_are_those_of_serial_byte_for_byte(cluster, tmp_path)
     for name, executor in (("one", None), ("two", cluster)):
         compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path / name, executor=executor)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two") != {}
+
+
+@needs_ray
+@pytest.mark.filterwarnings("ignore")
+def test_what_specs_share_is_built_once_or_comes_from_this_process(cluster, tmp_path):
+    specs = [Summing(n, tmp_path) for n in range(12)]  # three tables, of which this process has the second
+    forget()
+    shared(specs[4].shares.key, specs[4].shares.make)
+    assert map_runs(specs, cluster) == [1e5 * (n // 4) + n for n in range(12)]
+    assert sorted(path.name.split("-")[1] for path in tmp_path.glob("built-*")) == ["0", "1", "2"]
 
 
 @needs_ray

@@ -31,6 +31,9 @@ BENDING_JOBS = 20_000
 """Jobs of the week in which jobs may be suspended and capped."""
 BENDING = "fleet.freedoms={fine-tuning: {interruptible: true, caps: zeus-v100-bert}}"
 """What they allow."""
+DISPATCHED = ("protocol=on-arrival", "window_h=1680", "jobs.count=200000", "jobs.demand=0.6")
+"""Ten weeks of such jobs, in which a dispatcher is asked about each when it arrives; GPUs are asked for 60% of the
+time."""
 
 
 class StartLocally(Scheduler):
@@ -99,15 +102,19 @@ def _bending_jobs() -> list[Metric]:
     """Completed jobs per CPU-second of a week of ``fine-tuning`` whose jobs wait for cheap hours, or bend to them.
 
     Under ``patient`` they only wait, under the others they are suspended, or capped; from the scenario to the record.
+    Then of ten weeks in which a dispatcher sends each job when it arrives, and suspends it.
     """
-    scenario = load_scenario("fine-tuning", ["window_h=168", f"jobs.count={BENDING_JOBS}", BENDING])
+    each_slot = load_scenario("fine-tuning", ["window_h=168", f"jobs.count={BENDING_JOBS}", BENDING])
+    on_arrival = load_scenario("fine-tuning", [*DISPATCHED, BENDING])
+    cases = [("fine-tuning", each_slot, policy) for policy in ("patient", "suspend-threshold", "cap-threshold")]
+    cases.append(("fine-tuning-on-arrival", on_arrival, "suspend-threshold"))
     return [
         Metric.of(
-            f"engine/fine-tuning/{policy}/whole_path_jobs_per_cpu_s",
+            f"engine/{name}/{policy}/whole_path_jobs_per_cpu_s",
             _whole_path_rate(scenario, policy),
             "completed jobs/CPU s",
         )
-        for policy in ("patient", "suspend-threshold", "cap-threshold")
+        for name, scenario, policy in cases
     ]
 
 

@@ -18,6 +18,7 @@ from noonward.cli.options import (
     executor_of,
     open_scenario,
     print_notes,
+    print_work,
 )
 from noonward.cli.progress import progress_bar
 
@@ -128,6 +129,7 @@ def bound(
         interval = "" if low is None else f" [{low:,.{digits}f}, {high:,.{digits}f}]"
         print(f"mean {metric.name}: {metric.value:,.{digits}f}{interval} {metric.unit}")
     print_notes(notes)
+    print_work(executor, "bounds")
 
 
 def _freedoms(
@@ -171,6 +173,7 @@ def _freedoms(
     for case in found:
         shown = value_table(case, seed) if asked else freedom_table(case.scenario, case.found, seed, case.setting)
         print_text_table(shown)
+    print_work(executor)
     print(f"records: {out}")
 
 

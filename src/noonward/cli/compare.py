@@ -29,6 +29,8 @@ from noonward.cli.options import (
     print_notes,
     print_table,
     print_text_table,
+    print_work,
+    shared_work,
     split_names,
 )
 from noonward.cli.progress import progress_bar
@@ -104,6 +106,7 @@ def compare(
         if note.startswith("check: "):
             print(note, file=sys.stderr)
     runs = count_of(scenario, environments)
+    unit = "runs" if no_bound else "runs and bounds"
     rows = Rows(scenario, seed, comparison_folder(scenario, seed, out), chosen, runs, reference)
 
     def interrupted() -> str:
@@ -120,7 +123,7 @@ def compare(
             runs * (len(chosen) + (not no_bound)),
             scenario.name,
             above=rows,
-            unit="runs" if no_bound else "runs and bounds",
+            unit=unit,
             results=rows.folder,
         ) as step,
     ):
@@ -145,6 +148,7 @@ def compare(
     export(comparison, csv, xlsx, jobs_file)
     if json:
         more = {"scenario": scenario.name, "environments": runs, "seed": seed, "notes": list(comparison.notes)}
+        more["work"] = shared_work(executor)
         print(
             to_json(
                 comparison.metrics(), **more, report=None if path is None else str(path), records=str(comparison.folder)
@@ -154,6 +158,7 @@ def compare(
     print_comparison(comparison)
     for shown in comparison.objective.tables(comparison):
         print_text_table(shown)
+    print_work(executor, unit)
     print(f"records: {comparison.folder}")
     for page in pages:
         print(f"study:   {page}")

@@ -21,6 +21,7 @@ from noonward.cli.options import (
     open_scenario,
     print_notes,
     print_text_table,
+    print_work,
     require_cluster,
 )
 from noonward.cli.progress import progress_bar
@@ -218,4 +219,5 @@ def flexibility(
     print_text_table(grid.utility_page_table(study))
     print_text_table(grid.flexibility_table(study))
     print_notes(notes)
+    print_work(executor)
     print(f"report:  {report}")

@@ -284,11 +284,11 @@ def executor_of(workers: Workers = None, ray: RayAddress = None) -> AbstractCont
     """
     if not sys.stderr.isatty():
         print(f"{command_line()}: starting", file=sys.stderr, flush=True)
-    return _executor(workers, ray)
+    return opened(workers, ray)
 
 
 @contextmanager
-def _executor(workers: int | None, ray: str | None) -> Iterator[Executor]:
+def opened(workers: int | None, ray: str | None) -> Iterator[Executor]:
     """Opens what runs are carried out by.
 
     Raises:
@@ -305,6 +305,17 @@ def _executor(workers: int | None, ray: str | None) -> Iterator[Executor]:
         raise ScenarioError(f"--workers {workers} and --ray {ray} were given; a Ray cluster has its own; leave out one")
     with closing(Processes(workers) if ray is None else RayCluster(ray)) as executor:
         yield executor
+
+
+def shared_work(executor: Executor) -> dict[str, float] | None:
+    """Returns how runs were shared among workers, for ``--json``; None if one core carried them out."""
+    return executor.work.as_dict() if executor.work.cores > 1 else None
+
+
+def print_work(executor: Executor, unit: str = "runs") -> None:
+    """Prints how runs were shared among workers and what that saved; nothing if one core carried them out."""
+    if executor.work.cores > 1:
+        print(f"work:    {executor.work.told(unit)}")
 
 
 def command_line() -> str:

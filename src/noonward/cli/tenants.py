@@ -18,6 +18,7 @@ from noonward.cli.options import (
     executor_of,
     open_scenario,
     print_text_table,
+    print_work,
     require_cluster,
 )
 from noonward.cli.progress import progress_bar
@@ -94,4 +95,5 @@ def tenants(
         return
     for table in tables:
         print_text_table(table)
+    print_work(executor)
     print(f"report:  {report}")

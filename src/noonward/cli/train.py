@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noonward.cli.options import Interrupted, JobFile, Json, Out, SignalFiles
+from noonward.cli.options import (
+    Interrupted,
+    JobFile,
+    Json,
+    Out,
+    RayAddress,
+    SignalFiles,
+    Workers,
+    opened,
+    print_work,
+)
 
 if TYPE_CHECKING:
     from noonward.learn.algorithms.algorithm import PolicyArrays
@@ -59,6 +69,8 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Folder of a run to resume.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the best policy to this .npz file.")] = None,
     half: Annotated[bool, typer.Option("--half", help="Round the exported weights to float16: half the size.")] = False,
+    workers: Workers = None,
+    ray: RayAddress = None,
     json: Json = False,
 ) -> None:
     """Train a learned policy.
@@ -108,7 +120,7 @@ def train(
         )
         scenario = Path(name).stem
         folder = out / f"{scenario}-{config.digest()}-seed{config.seed}" / config.algorithm
-    _train(config, folder, export, half, json)
+    _train(config, folder, export, half, json, workers, ray)
 
 
 def _check_export(path: Path) -> None:
@@ -179,16 +191,25 @@ def _kept_run(folder: Path, epochs: int | None) -> RunConfig:
     return config if epochs is None else dataclasses.replace(config, epochs=epochs)
 
 
-def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, json: bool) -> None:
+def _train(
+    config: RunConfig, folder: Path, export: Path | None, half: bool, json: bool, workers: int | None, ray: str | None
+) -> None:
     """Trains, tells how it goes, and says where the results are."""
     import sys
     from json import dumps
 
     from noonward.cli.training_table import TrainingTable
-    from noonward.learn.train.run_trainer import trainer_for
+    from noonward.errors import ScenarioError
+    from noonward.learn.train.run_trainer import plays_runs, trainer_for
+    from noonward.runtime.executor import map_runs
 
-    with TrainingTable(config.epochs) as table:
-        trainer = trainer_for(config, config.open(), folder, table)
+    if not plays_runs(config) and (ray is not None or workers not in (None, 1)):
+        raise ScenarioError(
+            f"{config.algorithm} learns from environments that are stepped side by side in one process, so further "
+            "workers have nothing to do; leave out --workers and --ray (masac-credit takes them)"
+        )
+    with opened(workers, ray) as executor, TrainingTable(config.epochs) as table:
+        trainer = trainer_for(config, config.open(), folder, table, lambda specs, step: map_runs(specs, executor, step))
         if trainer.epoch >= config.epochs:
             print(f"nothing to train: {folder} has {trainer.epoch} epochs; give more by --epochs", file=sys.stderr)
         else:
@@ -228,6 +249,7 @@ def _train(config: RunConfig, folder: Path, export: Path | None, half: bool, jso
         for option, values in (("--set", source.settings), ("--signals", source.signals), ("--jobs", (source.jobs,))):
             words += [word for value in values if value is not None for word in (option, value)]
         print(f"policy:  {export}; noonward {shlex.join(words)}")
+    print_work(executor)
     print(f"train on: noonward train --resume {folder} --epochs {2 * trainer.epoch}")
 
 

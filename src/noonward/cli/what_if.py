@@ -146,7 +146,7 @@ def _carry_out(
     import textwrap
 
     from noonward.cli.export import require_ending
-    from noonward.cli.options import print_text_table
+    from noonward.cli.options import print_text_table, print_work
     from noonward.cli.progress import progress_bar
     from noonward.evaluate.asked import count_of
     from noonward.evaluate.metrics import to_json
@@ -186,6 +186,7 @@ def _carry_out(
     for table in found.tables():
         print_text_table(table)
     print_notes(found.notes)
+    print_work(executor)
     print(f"records: {found.folder}")
     if path is not None:
         print(f"report:  {path}")

@@ -13,7 +13,7 @@ from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import find_kind
 from noonward.runtime.by_kind import environment_digest
 from noonward.runtime.rests_on import bound_digest
-from noonward.runtime.runs import environment_of
+from noonward.runtime.runs import Draw, environment_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,11 @@ class BoundRun:
     def group(self) -> Hashable:
         """Bound and runs share the environment."""
         return self.scenario.name, self.index
+
+    @property
+    def shares(self) -> Draw:
+        """The environment."""
+        return Draw(self.scenario, self.index, self.seed)
 
     @property
     def place(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
@@ -122,6 +123,8 @@ class Books:
         self._opened_s = 0.0
         self._begun: set[int] = set()
         self._left: list[str] = []
+        self._seen: dict[str, str] = {}
+        """Digest of each text of what was seen, of those that the parts written last hold."""
         self._ready: set[int] = set()
         world.journal = self._journal
 
@@ -151,6 +154,7 @@ class Books:
         opening = list(itertools.islice(entries, 1))
         ready = {seat.site for seat in seats if seat.state == STARTING and seat.freed_s is None}
         ready |= {seat.site for seat in seats if seat.serial in self._begun and seat.freed_s is None}
+        self._seen = {}
         *others, last = in_parts(seats, decisions, notes)
         parts = itertools.chain(
             (Decided(self.world.now_s, journal=[entry]) for entry in entries), (self._decided(*part) for part in others)
@@ -208,7 +212,7 @@ class Books:
                 self.world.withdraw(seat.serial)
 
     def _decided(self, seats: Sequence[Seat], decisions: Sequence[Decision], notes: Sequence[Note]) -> Decided:
-        """Returns the rows of what was decided."""
+        """Returns the rows of what was decided; of what was seen, those that no part before had."""
         by_site = self.world.brief.protocol == "each-slot"
         rows = []
         for seat in seats:
@@ -216,17 +220,24 @@ class Books:
             starts = seat.state == STARTING and not begun and seat.freed_s is None
             token = self.token(seat.about.job, seat.about.attempt) if starts else None
             rows.append((seat, begun, self._site(seat.site), token))
+        seen = []
+        for one in decisions:
+            if one.sites not in self._seen:
+                self._seen[one.sites] = hashlib.blake2b(one.sites.encode(), digest_size=16).hexdigest()
+                seen.append((self._seen[one.sites], self.world.now_s, one.sites))
         return Decided(
             self.world.now_s,
             rows,
             [
                 (
                     one.at_s, one.job, one.attempt, one.serial, self.policy, self._site(one.asker) if by_site else None,
-                    self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, one.candidates,
+                    self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, one.feasible,
+                    self._seen[one.sites],
                 )
                 for one in decisions
             ],
             [(note.at_s, note.job, note.kind, as_json(named(note, self.names).data)) for note in notes],
+            seen=seen,
         )  # fmt: skip
 
     def _site(self, number: int) -> str | None:

@@ -51,8 +51,11 @@ WHERE id = ? AND attempt = ?
 _SHOWN: Final = "SELECT id, attempt FROM jobs WHERE state IN ('submitted', 'transit', 'waiting') AND id IN"
 _START: Final = "INSERT INTO outbox (token, job, site, stage, gpus, cap_wanted) VALUES (?, ?, ?, ?, ?, ?)"
 _DECISION: Final = """
-INSERT INTO decisions (at_s, job, attempt, serial, policy, asker, choice, gpus, level, earliest_s, candidates)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO decisions (at_s, job, attempt, serial, policy, asker, choice, gpus, level, earliest_s, candidates, seen)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_SEEN: Final = """
+INSERT INTO seen (id, at_s, sites) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET at_s = excluded.at_s
 """
 
 
@@ -69,6 +72,8 @@ class Decided(msgspec.Struct, array_like=True):
     """Rows of the table ``events``."""
     journal: list[bytes] = []
     """Entries of the journal."""
+    seen: list[tuple[str, float, str]] = []
+    """Rows of the table ``seen`` that decisions here are the first to name."""
 
     def store(self, connection: Connection) -> list[Seat]:
         """Writes the rows, within a change; returns the jobs that are no longer what the books think.
@@ -77,6 +82,7 @@ class Decided(msgspec.Struct, array_like=True):
         """
         missed = self._store_jobs(connection)
         connection.insert("INSERT INTO journal (inputs) VALUES (?)", [(entry,) for entry in self.journal])
+        connection.insert(_SEEN, self.seen)
         connection.insert(_DECISION, self.decisions)
         connection.insert("INSERT INTO events (at_s, job, kind, data) VALUES (?, ?, ?, ?)", self.events)
         return missed
@@ -105,7 +111,7 @@ class Decided(msgspec.Struct, array_like=True):
 
 
 FORM: Final = hashlib.sha256(
-    repr([Decided.__struct_fields__, Seat.__struct_encode_fields__, Arrival._fields, _DECISION]).encode()
+    repr([Decided.__struct_fields__, Seat.__struct_encode_fields__, Arrival._fields, _SEEN, _DECISION]).encode()
 ).hexdigest()[:16]
 """Form of the parts that are kept: the names of all that is in them, in their order."""
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from noonward.errors import NoonwardError
-from noonward.runtime.executor import Spec, comes_last
-from noonward.runtime.shared import kept_for
+from noonward.runtime.executor import Spec, comes_last, shares_of
+from noonward.runtime.parts import Parts, apart, joined
+from noonward.runtime.shared import kept_for, shared
+from noonward.runtime.work import Cost, measured
 
 TRIES: Final = 3
 """How often a spec may lose its worker before it is given up."""
@@ -37,21 +39,39 @@ def packed(spec: Spec, call: str) -> bytes:
     return pickle.dumps((call, spec))
 
 
-def carry_out(message: bytes) -> bytes:
-    """Runs a spec that was packed; returns (True, result) or (False, error), pickled."""
+def carry_out(message: bytes, given: Parts | None = None, node: str = "") -> bytes:
+    """Runs a spec that was packed; returns (True, (result, cost)) or (False, error), pickled.
+
+    Args:
+        message: What ``packed`` returned.
+        given: What the spec shares with others, if it was built elsewhere.
+        node: Node of a cluster that this process is on.
+    """
     try:
         call, spec = pickle.loads(message)
         kept_for(call)
-        return pickle.dumps((True, spec.run()))
+        common = shares_of(spec)
+        if given is not None and common is not None:
+            shared(common.key, lambda: joined(given))
+        return pickle.dumps((True, measured(spec.run, node)))
     except Exception as error:
         return pickle.dumps((False, portable_error(error)))
 
 
-def unpacked(answer: bytes) -> Any:
-    """Returns the result in an answer of ``carry_out``, or raises its error."""
+def built(message: bytes) -> Parts | None:
+    """Builds what a spec that was packed shares with others; None if it shares nothing."""
+    call, spec = pickle.loads(message)
+    kept_for(call)
+    common = shares_of(spec)
+    return None if common is None else apart(shared(common.key, common.make))
+
+
+def unpacked(answer: bytes) -> tuple[Any, Cost]:
+    """Returns the result in an answer of ``carry_out`` and its cost, or raises its error."""
     done, found = pickle.loads(answer)
     if done:
-        return found
+        result, cost = found
+        return result, cost
     raise found
 
 

@@ -12,7 +12,8 @@ from contextlib import closing
 from typing import Any, ClassVar, Protocol
 
 from noonward.notices import tell
-from noonward.runtime.shared import forget
+from noonward.runtime.shared import Shared, forget
+from noonward.runtime.work import Work, measured
 
 Progress = Callable[[str], None]
 """Called once per spec that is done, with its label."""
@@ -78,8 +79,20 @@ def comes_last(spec: Any) -> bool:
     return bool(getattr(spec, "last", False))
 
 
+def shares_of(spec: Any) -> Shared | None:
+    """Returns what a spec shares with others, if it has a field ``shares`` that says so."""
+    common: Shared | None = getattr(spec, "shares", None)
+    return common
+
+
 class Executor(Protocol):
-    """Carries out specs."""
+    """Carries out specs.
+
+    Attributes:
+        work: What it has carried out so far.
+    """
+
+    work: Work
 
     def each(self, specs: Sequence[Spec]) -> Iterator[tuple[int, Any]]:
         """Yields (position, what ``run`` found) of every spec, in the order they finish.
@@ -95,11 +108,17 @@ class Executor(Protocol):
 class Serial:
     """Carries out one spec after the other, in this process."""
 
+    def __init__(self) -> None:
+        self.work = Work()
+
     def each(self, specs: Sequence[Spec]) -> Iterator[tuple[int, Any]]:
         """Yields every spec's result, in order."""
-        for place, spec in enumerate(specs):
-            tell("progress", spec.label)
-            yield place, spec.run()
+        with self.work.under_way():
+            for place, spec in enumerate(specs):
+                tell("progress", spec.label)
+                found, cost = measured(spec.run)
+                self.work.add(cost)
+                yield place, found
 
     def close(self) -> None:
         """Does nothing: there are no workers."""

@@ -32,6 +32,7 @@ from noonward.runtime.carry_out import (
     unpacked,
 )
 from noonward.runtime.executor import Spec
+from noonward.runtime.work import Work, measured
 
 START_S: Final = 1.5
 """Seconds that starting workers takes until they run: a new Python with its imports and compiled functions."""
@@ -79,6 +80,7 @@ class Processes:
     def __init__(self, workers: int | None = None, *, patience_s: float = PATIENCE_S, start_s: float = START_S) -> None:
         self.size = workers or cores()
         self.patience_s, self.start_s = patience_s, start_s
+        self.work = Work(offered=self.size)
         self._workers: list[_Worker] = []
         self._starting = threading.Lock()
 
@@ -90,15 +92,15 @@ class Processes:
     def each(self, specs: Sequence[Spec]) -> Iterator[tuple[int, Any]]:
         """Yields (position, result) of every spec, in the order they finish."""
         todo = [place for place, spec in enumerate(specs) if spec.portable]
-        try:
-            for place in (place for place, spec in enumerate(specs) if not spec.portable):
-                tell("progress", specs[place].label)
-                yield place, specs[place].run()
-            yield from self._here(specs, todo)
-            yield from self._apart(specs, todo)
-        finally:
-            if any(worker.place is not None for worker in self._workers):
-                self.close()
+        with self.work.under_way():
+            try:
+                for place in (place for place, spec in enumerate(specs) if not spec.portable):
+                    yield place, self._run_here(specs[place])
+                yield from self._here(specs, todo)
+                yield from self._apart(specs, todo)
+            finally:
+                if any(worker.place is not None for worker in self._workers):
+                    self.close()
 
     def close(self) -> None:
         """Ends the workers; runs under way that can be continued are given ``LAST_S`` to write a last checkpoint."""
@@ -117,6 +119,13 @@ class Processes:
                 worker.pipe.close()
             self._workers = []
 
+    def _run_here(self, spec: Spec) -> Any:
+        """Carries out a spec in this process."""
+        tell("progress", spec.label)
+        found, cost = measured(spec.run)
+        self.work.add(cost)
+        return found
+
     def _here(self, specs: Sequence[Spec], todo: list[int]) -> Iterator[tuple[int, Any]]:
         """Carries out specs in this process until workers are there or nothing is left."""
         if not todo or self._workers:
@@ -129,8 +138,7 @@ class Processes:
             while todo and not self._ready():
                 place = todo.pop(0)
                 pace.begin(specs[place].group)
-                tell("progress", specs[place].label)
-                found = specs[place].run()
+                found = self._run_here(specs[place])
                 pace.end()
                 yield place, found
                 if time.monotonic() - pace.began >= self.patience_s:
@@ -183,11 +191,12 @@ class Processes:
                 worker.place = None
                 idle.append(worker)
                 try:
-                    found = unpacked(answer)
+                    found, cost = unpacked(answer)
                 except Exception as error:
                     errors[place or 0] = error
                     todo[:] = [other for other in todo if other < min(errors)]
                     continue
+                self.work.add(cost)
                 yield place or 0, found
         first_error(errors)
 

@@ -28,10 +28,35 @@ PACKAGE: Final = Path(__file__).parents[1]
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 
 
+@dataclass(frozen=True)
+class Draw:
+    """An environment by what it is drawn from: all runs in it share it (``noonward.runtime.shared``).
+
+    Attributes:
+        scenario: Scenario.
+        index: Number of the environment.
+        seed: Seed.
+    """
+
+    scenario: Scenario
+    index: int
+    seed: int
+
+    @property
+    def key(self) -> Hashable:
+        """All that the environment depends on."""
+        return self.scenario.model_dump_json(), self.index, self.seed
+
+    def make(self) -> Environment:
+        """Builds the environment."""
+        environment: Environment = build_environment(self.scenario, self.index, self.seed)
+        return environment
+
+
 def environment_of(scenario: Scenario, index: int, seed: int) -> Environment:
     """Returns an environment; the last ones are kept, so that all policies of one share what is built once."""
-    key = (scenario.model_dump_json(), index, seed)
-    environment: Environment = shared(key, lambda: build_environment(scenario, index, seed))
+    draw = Draw(scenario, index, seed)
+    environment: Environment = shared(draw.key, draw.make)
     return environment
 
 
@@ -99,6 +124,11 @@ class RecordedRun:
     def group(self) -> Hashable:
         """Runs in one environment share it."""
         return self.scenario.name, self.index
+
+    @property
+    def shares(self) -> Draw:
+        """The environment."""
+        return Draw(self.scenario, self.index, self.seed)
 
     @property
     def portable(self) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,8 @@ from noonward.bound.cluster_utility.dual import Dual
 from noonward.compiled import kernel
 
 _OF_COLUMN: Final = tuple(each.name for each in fields(Columns) if each.name != "first_J")
+_WHOLE: Final = ("option_K", "from_K", "to_K")
+"""Those that are whole numbers."""
 
 
 @kernel(allocates=False)
@@ -42,9 +43,35 @@ def likely_columns(dual: Dual, most: int) -> Columns:
     return Columns(first_J=kept_K[columns.first_J], **{name: getattr(columns, name)[likely_K] for name in _OF_COLUMN})
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
-    """Returns the columns of jobs that follow each other; ``option_K`` still counts the options of each part alone."""
-    ends = np.cumsum([0, *(len(part.value_K) for part in parts)])
-    first_J = [part.first_J[:-1] + before for part, before in zip(parts, ends[:-1], strict=True)]
-    by_column = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _OF_COLUMN}
-    return Columns(first_J=np.concatenate([*first_J, ends[-1:]]), **by_column)
+class Gathered:
+    """Columns of jobs that follow each other, gathered some jobs at a time in arrays that are there from the beginning.
+
+    Small arrays that stay between large ones that go would leave gaps in memory, several times what they hold.
+
+    Args:
+        jobs: Jobs.
+        columns: Columns that there is room for at first.
+    """
+
+    def __init__(self, jobs: int, columns: int) -> None:
+        self._first_J = np.zeros(jobs + 1, np.int64)
+        self._by_column: dict[str, NDArray[np.generic]] = {
+            name: np.empty(max(1, columns), np.int64 if name in _WHOLE else np.float64) for name in _OF_COLUMN
+        }
+        self._jobs = self._used = 0
+
+    def add(self, part: Columns) -> None:
+        """Adds the columns of the next jobs."""
+        jobs, until = len(part.first_J) - 1, self._used + len(part.value_K)
+        if until > len(self._by_column["value_K"]):
+            for name, held in self._by_column.items():
+                self._by_column[name] = np.concatenate([held[: self._used], np.empty(until, held.dtype)])
+        for name, held in self._by_column.items():
+            held[self._used : until] = getattr(part, name)
+        self._first_J[self._jobs : self._jobs + jobs + 1] = part.first_J + self._used
+        self._jobs, self._used = self._jobs + jobs, until
+
+    def columns(self) -> Columns:
+        """Returns all columns; ``option_K`` still counts the options of each part alone."""
+        by_column: dict[str, Any] = {name: held[: self._used] for name, held in self._by_column.items()}
+        return Columns(first_J=self._first_J[: self._jobs + 1], **by_column)

@@ -21,9 +21,9 @@ from noonward.bound.cluster_utility.columns import (
     require_bounded,
 )
 from noonward.bound.cluster_utility.dual import Dual
-from noonward.bound.cluster_utility.likely_starts import joined, likely_columns
+from noonward.bound.cluster_utility.likely_starts import Gathered, likely_columns
 from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule, with_jobs
-from noonward.bound.cluster_utility.merged_sites import merged_sites
+from noonward.bound.cluster_utility.merged_sites import fleet_parts, merged_sites
 from noonward.bound.cluster_utility.prices import STEP_USD, descend_with_momentum, never
 from noonward.bound.cluster_utility.primal import least_gpu_hours
 from noonward.errors import ScenarioError
@@ -37,6 +37,8 @@ PER_SITE_HOUR: Final = 3
 """Jobs that stand for all in the first search for prices, per site and hour of the window, unless said otherwise."""
 FIRST_STARTS: Final = 20_000_000
 """Candidate starts of the first search, at most, were its jobs like all: some 120 bytes each."""
+MOST_OVER: Final = 1.25
+"""Times so many that its jobs may have, before fewer are drawn."""
 MOST_STARTS: Final = 30_000_000
 """Likely starts of the searches after it, at most, about: 72 bytes each."""
 STARTS_AT_ONCE: Final = 2_000_000
@@ -95,8 +97,8 @@ def many_jobs_bound(
     the environment takes the best of all its starts, some jobs at a time. The result is a bound without any error of
     sampling, and is looser than ``utility_bound`` by what the prices lack.
 
-    Of a fleet of more than ``exact_sites``, sites of one kind are merged (``merged_sites``): that is a bound too, and
-    no schedule is listed beside it.
+    Of a fleet of more than ``exact_sites``, sites of one kind are merged (``merged_sites``): that is a bound too. The
+    schedule beside it is one of every part of the fleet for itself (``fleet_parts``): no job leaves its part.
 
     Args:
         environment: As ``Relaxation`` takes it.
@@ -117,9 +119,9 @@ def many_jobs_bound(
     require_bounded(environment)
     if exact_sites < 1:
         raise ScenarioError(f"exact_sites {exact_sites} were asked of a bound; it must be at least 1")
-    if len(environment.sites) > exact_sites:
-        merged = merged_sites(environment)
-        schedule, environment = schedule and merged is environment, merged
+    whole, kind_S = environment, np.arange(len(environment.sites))
+    if len(kind_S) > exact_sites:
+        environment, kind_S = merged_sites(environment)
     sites = len(environment.sites)
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
     costs = market(environment, tables)
@@ -133,6 +135,11 @@ def many_jobs_bound(
     step_usd = STEP_SHARE * costs.revenue_usd_per_gpu_hour or STEP_USD
     taken, weight_J = standing_for_all(environment.jobs, tables, usual if jobs is None else jobs, generator)
     few = with_jobs(environment, taken)
+    listed = len(taken) * _starts_per_job(few, tables, costs)
+    if jobs is None and listed > MOST_OVER * FIRST_STARTS:  # large jobs are taken more often, and have more starts
+        usual = max(1, int(len(taken) * FIRST_STARTS / listed))
+        taken, weight_J = standing_for_all(environment.jobs, tables, usual, generator)
+        few = with_jobs(environment, taken)
     columns = _weighted(build_columns(few, build_options(few, tables, costs), costs), weight_J)
     _, price_SH = descend_with_momentum(Dual(columns, capacity_SH, base_usd), rounds, step_usd, late=late)
     counted, weight_J = standing_for_all(environment.jobs, tables, MOST_STARTS // LIKELY, generator)
@@ -152,12 +159,12 @@ def many_jobs_bound(
             if again[0] < upper_usd:
                 (upper_usd, priced_usd_J, gpu_hours_J), price_SH = again, other_SH
     lower_usd = math.nan
-    hard_caps = environment.caps is not None and environment.caps.hard
-    if schedule and environment.protocol == "each-slot" and not hard_caps:
-        found = ManyJobsSchedule(environment, tables, costs, price_SH, priced_usd_J, gpu_hours_J, generator)
-        found.book(at_once)
-        found.search(at_once, late)
-        lower_usd = costs.idle_usd + found.value_usd
+    hard_caps = whole.caps is not None and whole.caps.hard
+    if schedule and whole.protocol == "each-slot" and not hard_caps:
+        lower_usd = costs.idle_usd
+        for part, sites_P, rows in _parts(whole, None if whole is environment else kind_S, exact_sites):
+            price_of_part_SH = price_SH[kind_S[sites_P]]
+            lower_usd += _found_usd(part, price_of_part_SH, priced_usd_J[rows], gpu_hours_J[rows], generator, late)
     return ManyJobsBound(
         upper_usd=upper_usd,
         idle_usd=costs.idle_usd,
@@ -166,6 +173,35 @@ def many_jobs_bound(
         jobs=len(counted),
         cut=late(),
     )
+
+
+def _parts(environment: Environment, kind_S: I8 | None, most: int) -> Iterator[tuple[Environment, I8, I8]]:
+    """Yields what is scheduled for itself: (environment, its sites, the rows of its jobs); without kinds, all."""
+    if kind_S is None:
+        yield environment, np.arange(len(environment.sites)), np.arange(len(environment.jobs))
+    else:
+        yield from fleet_parts(environment, kind_S, most)
+
+
+def _found_usd(
+    environment: Environment,
+    price_SH: F8,
+    priced_usd_J: F8,
+    gpu_hours_J: F8,
+    generator: np.random.Generator,
+    late: Callable[[], bool],
+) -> float:
+    """Returns what the jobs of a schedule that was looked for add to the utility of an idle fleet, USD.
+
+    Arguments as ``ManyJobsSchedule`` takes them.
+    """
+    tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
+    costs = market(environment, tables)
+    at_once = max(1, int(STARTS_AT_ONCE / _starts_per_job(environment, tables, costs)))
+    found = ManyJobsSchedule(environment, tables, costs, price_SH, priced_usd_J, gpu_hours_J, generator)
+    found.book(at_once)
+    found.search(at_once, late)
+    return found.value_usd
 
 
 def candidate_starts(environment: Environment) -> float:
@@ -273,12 +309,12 @@ class _Priced:
 
     def likely(self, price_SH: F8, rows: I8, weight_J: F8) -> tuple[Columns, float]:
         """Returns the likely starts of some jobs, each of which stands for several, and D as they say it, USD."""
-        parts, priced_usd_J = [], np.empty(len(rows))
+        likely, priced_usd_J = Gathered(len(rows), 2 * LIKELY * len(rows)), np.empty(len(rows))
         for _, columns, part in self._parts(rows):
             dual = Dual(columns, self.capacity_SH, 0.0)
             priced_usd_J[part] = dual.priced_usd_J(price_SH)
-            parts.append(_weighted(likely_columns(dual, LIKELY), weight_J[part]))
-        return joined(parts), self._dual_usd(price_SH, weight_J * priced_usd_J)
+            likely.add(_weighted(likely_columns(dual, LIKELY), weight_J[part]))
+        return likely.columns(), self._dual_usd(price_SH, weight_J * priced_usd_J)
 
     def _dual_usd(self, price_SH: F8, priced_usd_J: F8) -> float:
         return self.base_usd + float((self.capacity_SH * price_SH).sum()) + float(priced_usd_J.sum())

@@ -1,9 +1,14 @@
-"""Sites of one kind as one site: a relaxation of an environment, by which a fleet of many sites is bounded."""
+"""A fleet of many sites, bounded and scheduled: sites of one kind as one site, and the fleet in parts.
+
+The former is a relaxation of an environment, so that its bound bounds the environment; the latter a restriction, so
+that schedules of all parts are one of the environment.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +21,11 @@ from noonward.model.cluster.site_kinds import site_kinds
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.network import Links
 
+LINK_QUANTITIES: Final = ("latency_s_IS", "seconds_per_gb_IS", "usd_per_gb_IS", "kwh_per_gb_IS")
+"""What links state by ingress point and site."""
 
-def merged_sites(environment: Environment) -> Environment:
+
+def merged_sites(environment: Environment) -> tuple[Environment, I8]:
     """Returns an environment in which the sites of every kind (``site_kinds``) are one site with all their GPUs.
 
     No schedule of the environment is worth more than the best of this one: a job runs there as it does here, gangs may
@@ -27,6 +35,9 @@ def merged_sites(environment: Environment) -> Environment:
     Environments that state anything else by site, or whose ingress points are not their sites (``each-slot`` needs
     that), are returned as they are; so are those in which every site is a kind by itself. What a bound does not read of
     an environment (capacity curves, what is told of jobs, tenants, grid events) is left out.
+
+    Returns:
+        (environment, the site in it of every site).
     """
     by_site = (environment.pue, environment.solar, environment.plants, environment.stated_prices, environment.standing)
     kind_S = site_kinds(environment, int(environment.jobs.gpus_max_J.max()))
@@ -35,30 +46,82 @@ def merged_sites(environment: Environment) -> Environment:
         or any(each is not None for each in by_site)
         or kind_S.max() + 1 == len(kind_S)
     ):
-        return environment
-    tables = environment.fleet.tables(1)
-    kind_I = kind_S[tables.home_I]
-    jobs = environment.jobs
-    moved = {"origin_J": kind_I[jobs.origin_J]}
-    moved |= {name: np.full(len(jobs), -1) for name in ("preset_site_J", "recorded_site_J")}
+        return environment, np.arange(len(kind_S))
+    kind_I = kind_S[environment.fleet.tables(1).home_I]
+    first_X = np.unique(kind_S, return_index=True)[1]
+    gpus_X = np.bincount(kind_S, weights=[site.gpus for site in environment.fleet.sites]).astype(int).tolist()
+    merged = _of_sites(
+        environment,
+        _fleet_of(environment.fleet, first_X, gpus_X),
+        _merged_links(environment.links, kind_I, kind_S),
+        _merged_withheld(environment.withheld, kind_S),
+        replace(environment.jobs, origin_J=kind_I[environment.jobs.origin_J]),
+    )
+    return merged, kind_S
+
+
+def fleet_parts(environment: Environment, kind_S: I8, most: int) -> Iterator[tuple[Environment, I8, I8]]:
+    """Yields environments of some of the sites each, and of the jobs that come to them: no job leaves its part.
+
+    Every part has about as many sites of every kind as the others. Only for an environment whose sites are merged.
+
+    Args:
+        environment: Environment.
+        kind_S: Kind of every site.
+        most: Sites of a part, at most, about.
+
+    Yields:
+        (environment, its sites, the rows of its jobs); a part that no job comes to is left out.
+    """
+    sites = len(kind_S)
+    parts, home_I = -(-sites // most), environment.fleet.tables(1).home_I
+    part_S = np.empty(sites, np.int64)
+    part_S[np.argsort(kind_S, kind="stable")] = np.arange(sites) % parts
+    ingress_S = np.empty(sites, np.int64)
+    ingress_S[home_I] = np.arange(len(home_I))
+    site_J = home_I[environment.jobs.origin_J]
+    for p in range(parts):
+        mine, rows = np.flatnonzero(part_S == p), np.flatnonzero(part_S[site_J] == p)
+        if not len(rows):
+            continue
+        spots, withheld = np.ix_(ingress_S[mine], mine), environment.withheld
+        links = {name: getattr(environment.links, name)[spots] for name in LINK_QUANTITIES}
+        yield (
+            _of_sites(
+                environment,
+                _fleet_of(environment.fleet, mine, [environment.fleet.sites[s].gpus for s in mine]),
+                replace(environment.links, **links),
+                None
+                if withheld is None
+                else replace(withheld, gpus_KS=np.ascontiguousarray(withheld.gpus_KS[:, mine])),
+                replace(environment.jobs.take(rows), origin_J=np.searchsorted(mine, site_J[rows])),
+            ),
+            mine,
+            rows,
+        )
+
+
+def _of_sites(
+    environment: Environment, fleet: Fleet, links: Links, withheld: Withheld | None, jobs: Jobs
+) -> Environment:
+    """Returns an environment of other sites, whose ingress points they are; what no bound reads is left out."""
+    nowhere_J = np.full(len(jobs), -1)
     return replace(
         environment,
-        fleet=_merged_fleet(environment.fleet, kind_S),
-        links=_merged_links(environment.links, kind_I, kind_S),
-        jobs=Jobs(**({each.name: getattr(jobs, each.name) for each in fields(Jobs)} | moved)),
-        withheld=_merged_withheld(environment.withheld, kind_S),
+        fleet=fleet,
+        links=links,
+        withheld=withheld,
+        jobs=replace(jobs, preset_site_J=nowhere_J, recorded_site_J=nowhere_J),
         caps=None, knowledge=None, details=None, tenants=None, tenant_J=None, priorities=None,
         priority_J=None, sample_jobs=None, events=(),
     )  # fmt: skip
 
 
-def _merged_fleet(fleet: Fleet, kind_S: I8) -> Fleet:
-    """Returns the fleet with one site per kind, which has the name of the first."""
-    first_X = np.unique(kind_S, return_index=True)[1]
-    gpus_X = np.bincount(kind_S, weights=[site.gpus for site in fleet.sites]).astype(int).tolist()
+def _fleet_of(fleet: Fleet, sites_X: I8, gpus_X: list[int]) -> Fleet:
+    """Returns the fleet with some of its sites, which have other numbers of GPUs."""
     sites = [
         fleet.sites[s].model_copy(update={"gpus": gpus, "gpus_by_time": None})
-        for s, gpus in zip(first_X.tolist(), gpus_X, strict=True)
+        for s, gpus in zip(sites_X.tolist(), gpus_X, strict=True)
     ]
     names = {site.name for site in sites}
     ranges = {name: tuple(site for site in allowed if site in names) for name, allowed in fleet.ranges.items()}
@@ -74,8 +137,7 @@ def _merged_links(links: Links, kind_I: I8, kind_S: I8) -> Links:
         np.fill_diagonal(out_XX, 0.0)
         return out_XX
 
-    quantities = ("latency_s_IS", "seconds_per_gb_IS", "usd_per_gb_IS", "kwh_per_gb_IS")
-    merged: dict[str, Any] = {name: least(getattr(links, name)) for name in quantities}
+    merged: dict[str, Any] = {name: least(getattr(links, name)) for name in LINK_QUANTITIES}
     return replace(links, **merged)
 
 

@@ -54,28 +54,44 @@ def energy_usd(view: ClusterView, price_usd_s: float, carbon_g_s: float) -> floa
 
 
 @kernel(inline=True, allocates=False)
+def _journey_usd(view: ClusterView, size_gb: float, ingress: int, d: int) -> float:
+    """Returns the cost of data over a link at this hour's intensities, USD; an ingress without a site has none."""
+    link, home = view.link_IS[ingress, d], view.home_I[ingress] if view.home_I[ingress] >= 0 else d
+    usd_per_g = view.run_1[0].carbon_usd_per_t / KG_PER_TONNE / 1000.0
+    carbon = 0.5 * (view.site_S[home].carbon + view.site_S[d].carbon)
+    return float(size_gb * (link.usd_per_gb + usd_per_g * link.kwh_per_gb * carbon))
+
+
+@kernel(inline=True, allocates=False)
 def travel_cost_usd(view: ClusterView, job: int, s: int, d: int) -> float:
     """Returns the cost of a job's journey from site s to d and of its result home at this hour's intensities, USD."""
-    record, sites = view.job_J[job], view.site_S
-    usd_per_g = view.run_1[0].carbon_usd_per_t / KG_PER_TONNE / 1000.0
-    cost = 0.0
+    record, cost = view.job_J[job], 0.0
     if d != s:
-        link = view.link_IS[sites[s].ingress, d]
-        carbon = 0.5 * (sites[s].carbon + sites[d].carbon)
-        cost += record.move_gb * (link.usd_per_gb + usd_per_g * link.kwh_per_gb * carbon)
-    home = view.home_I[record.origin]
-    if home != d:
-        link = view.link_IS[record.origin, d]
-        carbon = 0.5 * (sites[home].carbon + sites[d].carbon)
-        cost += record.result_gb * (link.usd_per_gb + usd_per_g * link.kwh_per_gb * carbon)
+        cost += _journey_usd(view, record.move_gb, view.site_S[s].ingress, d)
+    if view.home_I[record.origin] != d:
+        cost += _journey_usd(view, record.result_gb, record.origin, d)
     return cost
+
+
+@kernel(inline=True, allocates=False)
+def route_cost_usd(view: ClusterView, job: int, d: int) -> float:
+    """Returns the cost of an arriving job's journey to site d and of its result's way back, as ``travel_cost_usd``."""
+    record = view.job_J[job]
+    if view.home_I[record.origin] == d:
+        return 0.0
+    return _journey_usd(view, record.move_gb, record.origin, d) + _journey_usd(view, record.result_gb, record.origin, d)
 
 
 @kernel(inline=True, allocates=False)
 def run_value_usd(view: ClusterView, job: int, site: int) -> float:
     """Returns what a job earns at a site at this hour's price and intensity over leaving the GPUs free, USD."""
+    return run_value_at_usd(view, job, site, view.site_S[site].price, view.site_S[site].carbon)
+
+
+@kernel(inline=True, allocates=False)
+def run_value_at_usd(view: ClusterView, job: int, site: int, price: float, carbon: float) -> float:
+    """Returns what a job earns at a site at a price (USD/MWh) and an intensity (g/kWh) over leaving GPUs free, USD."""
     seconds = run_seconds(view, job, site)
-    price, carbon = view.site_S[site].price, view.site_S[site].carbon
     cost = extra_power_w(view, job, site) * energy_usd(view, price * seconds, carbon * seconds)
     return revenue_usd(view, job, site) - cost
 

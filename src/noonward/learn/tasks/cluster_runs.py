@@ -39,25 +39,23 @@ class ClusterRuns:
         self._window: dict[int, tuple[Environment, int]] = {}
         self._price: dict[int, F8] = {}
 
-    def study(self, windows: int, scheduler: ChoicePolicy, progress: Callable[[int, int], None]) -> Studied:
-        """Finds the capacity duals of training windows, and what forecasts of their costs looked like at their start.
+    def study(self, number: int, scheduler: ChoicePolicy) -> tuple[Studied, F8]:
+        """Finds the capacity duals of a training window, and what forecasts of its costs looked like at its start.
 
         Args:
-            windows: How many.
+            number: Number of the window.
             scheduler: Policy that is to learn; its costs are reckoned with the signals as they came.
-            progress: Called after every window with its number and how many there are.
-        """
-        inputs, prices = [], []
-        for number in range(windows):
-            environment = self._environment(number)[0]
-            price_SH = self._price_SH(number)
-            inputs_RI, hours = _price_inputs(environment, scheduler, price_SH.shape[1])
-            inputs.append(inputs_RI)
-            prices.append(price_SH[:, :hours].T.ravel() / _revenue(environment))
-            progress(number + 1, windows)
-        return Studied(np.concatenate(inputs), np.concatenate(prices))
 
-    def play(self, number: int, scheduler: ChoicePolicy, credit: Credit, draw: int) -> Played:
+        Returns:
+            What the price net is fed and fitted to; the duals, USD per GPU-hour, [S, H].
+        """
+        environment, price_SH = self._environment(number)[0], self._price_SH(number)
+        inputs_RI, hours = _price_inputs(environment, scheduler, price_SH.shape[1])
+        return Studied(inputs_RI, price_SH[:, :hours].T.ravel() / _revenue(environment)), price_SH
+
+    def play(
+        self, number: int, scheduler: ChoicePolicy, credit: Credit, draw: int, price_SH: F8 | None = None
+    ) -> Played:
         """Runs a training window under a policy that notes its questions.
 
         Args:
@@ -65,11 +63,15 @@ class ClusterRuns:
             scheduler: Policy.
             credit: How returns are counted.
             draw: Seed of the policy's stream.
+            price_SH: The window's capacity duals from ``study``; None: they are found here.
         """
         environment, _ = self._environment(number)
         outcome = run(environment, scheduler, seed=draw)
         settled = settle_run(outcome)
-        price_SH = self._price_SH(number) if credit.capacity_price > 0.0 else np.zeros((len(environment.sites), 1))
+        if credit.capacity_price <= 0.0:
+            price_SH = np.zeros((len(environment.sites), 1))
+        elif price_SH is None:
+            price_SH = self._price_SH(number)
         value_J = job_values_usd(outcome, settled) - credit.capacity_price * capacity_usd(outcome.job_J, price_SH)
         notes_QX, questions = scheduler.noted
         job_Q, hour_Q = notes_QX[:, INPUTS].astype(np.int64), notes_QX[:, INPUTS + 1].astype(np.float64)
@@ -88,11 +90,11 @@ class ClusterRuns:
             questions=questions,
         )
 
-    def worth(self, scheduler: ChoicePolicy, count: int) -> float:
-        """Returns the mean utility of validation runs, USD."""
-        drawn = [self.validation(number) for number in range(count)]
-        outcomes = [run(environment, scheduler, seed=seed) for environment, seed in drawn]
-        return float(np.mean([total(outcome, settle_run(outcome)).utility_usd for outcome in outcomes]))
+    def worth(self, number: int, scheduler: ChoicePolicy) -> float:
+        """Returns the utility of a validation run, USD."""
+        environment, seed = self.validation(number)
+        outcome = run(environment, scheduler, seed=seed)
+        return float(total(outcome, settle_run(outcome)).utility_usd)
 
     def _environment(self, number: int) -> tuple[Environment, int]:
         """Returns a training window, drawn once."""

@@ -54,16 +54,16 @@ class Meter(Protocol):
 
 
 class Plays(Protocol):
-    """Whole runs that a scheduler plays; see ``tasks.cluster_runs.ClusterRuns``."""
+    """Whole runs that a scheduler plays, each by itself; see ``tasks.cluster_runs.ClusterRuns``."""
 
-    def study(self, windows: int, scheduler: Any, progress: Callable[[int, int], None]) -> Studied:
-        """Returns what is known of training windows beforehand."""
+    def study(self, number: int, scheduler: Any) -> tuple[Studied, F8]:
+        """Returns what is known of a training window beforehand, and its capacity duals."""
 
-    def play(self, number: int, scheduler: Any, credit: Credit, draw: int) -> Played:
+    def play(self, number: int, scheduler: Any, credit: Credit, draw: int, price_SH: F8 | None = None) -> Played:
         """Runs a training window."""
 
-    def worth(self, scheduler: Any, count: int) -> float:
-        """Returns the mean utility of validation runs, USD."""
+    def worth(self, number: int, scheduler: Any) -> float:
+        """Returns the utility of a validation run, USD."""
 
 
 Draw = Callable[[int], tuple[Any, int]]

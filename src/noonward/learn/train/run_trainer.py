@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import numpy as np
+
+from noonward.arrays import F8
 from noonward.learn.algorithms.algorithm import RunAlgorithm
 from noonward.learn.algorithms.registry import algorithm_named
 from noonward.learn.core.experience import Studied
+from noonward.learn.tasks.run_spec import CarryOut, RunSpec
 from noonward.learn.tasks.task import Plays, Task
 from noonward.learn.train.curves import Row
 from noonward.learn.train.run_config import RunConfig
@@ -25,12 +29,17 @@ class RunTrainer(Trainer):
     Before the first epoch the training windows are studied; what comes of that is epoch 0. An epoch: ``environments``
     of them, drawn without repetition, are played by the exploring policy; the algorithm learns from them; then the
     greedy policy plays the validation windows. Folder, checkpoints and arguments are those of ``Trainer``.
+
+    The policy stays as it is while the windows of an epoch are played, so that they do not depend on each other:
+    ``carry_out`` may have several workers play them, and what is learned is the same, bit for bit.
     """
 
     def _open(self, kept: dict[str, Any] | None) -> None:
         """Makes the algorithm, and lets it study the training windows unless a checkpoint holds what it learned."""
         config = self.config
         self.algorithm: RunAlgorithm = algorithm_named(config.algorithm).make(config.algorithm_config(), config.seed)
+        self.carry_out: CarryOut | None = None
+        self._price_SH: dict[int, F8] = {}
         self.rng = stream(config.seed, "learner", "windows")
         if kept is not None:
             self.rng.bit_generator.state = kept["rows"]["rng"]
@@ -43,11 +52,32 @@ class RunTrainer(Trainer):
 
     def _study(self) -> None:
         """Lets the algorithm study the training windows, validates and keeps that: epoch 0 of the curves."""
-        windows, shown = self.algorithm.windows, self.algorithm.scheduler(explore=False)
-        studied: Studied = self.plays.study(windows, shown, lambda done, of: self.reporter.phase("study", done, of))
-        learned = self.algorithm.study(studied)
+        shown = self.algorithm.scheduler(explore=False)
+        found = self._each("study", [(number, shown) for number in range(self.algorithm.windows)], "study")
+        self._price_SH = {number: price_SH for number, (_, price_SH) in enumerate(found)}
+        known = [studied for studied, _ in found]
+        learned = self.algorithm.study(Studied(*(np.concatenate(parts) for parts in zip(*known, strict=True))))
         self._keep({"epoch": 0, "environment_steps": 0, "episodes": 0, **learned}, self.validate())
         self.save()
+
+    def _each(self, what: Literal["study", "play", "worth"], runs: list[tuple[Any, ...]], phase: str) -> list[Any]:
+        """Calls a method of the task's whole runs for each tuple of arguments: here, or by the given executor."""
+        done = 0
+
+        def step(_: str = "") -> None:
+            nonlocal done
+            done += 1
+            self.reporter.phase(phase, done, len(runs))
+
+        if self.carry_out is not None:
+            config = self.config
+            specs = [RunSpec(config.task, config.seed, what, number, tuple(more)) for number, *more in runs]
+            return self.carry_out(specs, step)
+        found = []
+        for arguments in runs:
+            found.append(getattr(self.plays, what)(*arguments))
+            step()
+        return found
 
     @property
     def plays(self) -> Plays:
@@ -65,11 +95,14 @@ class RunTrainer(Trainer):
         began = time.monotonic()
         questions, utility_usd = 0, 0.0
         scheduler = algorithm.scheduler(explore=True)
-        for done, number in enumerate(self.rng.choice(algorithm.windows, runs, replace=False).tolist()):
-            played = self.plays.play(number, scheduler, algorithm.credit, int(self.rng.integers(DRAWS)))
+        drawn = self.rng.choice(algorithm.windows, runs, replace=False).tolist()
+        asked = [
+            (number, scheduler, algorithm.credit, int(self.rng.integers(DRAWS)), self._price_SH.get(number))
+            for number in drawn
+        ]
+        for played in self._each("play", asked, "collect"):
             algorithm.observe(played)
             questions, utility_usd = questions + played.questions, utility_usd + played.utility_usd
-            self.reporter.phase("collect", done + 1, runs)
         seconds["collect"] = time.monotonic() - began
         began = time.monotonic()
         learned = algorithm.update()
@@ -91,12 +124,35 @@ class RunTrainer(Trainer):
 
     def validate(self) -> float:
         """Returns the mean utility of whole validation runs under the greedy policy, USD."""
-        reward = self.plays.worth(self.algorithm.scheduler(explore=False), self.config.validation_environments)
-        self.reporter.phase("validate", 1, 1)
-        return reward
+        shown = self.algorithm.scheduler(explore=False)
+        runs = [(number, shown) for number in range(self.config.validation_environments)]
+        return float(np.mean(self._each("worth", runs, "validate")))
 
 
-def trainer_for(config: RunConfig, task: Task, folder: Path, reporter: Reporter | None = None) -> Trainer:
-    """Returns the trainer of a run's algorithm; arguments as in ``Trainer``."""
-    runs = algorithm_named(config.algorithm).make.consumes == "runs"
-    return (RunTrainer if runs else Trainer)(config, task, folder, reporter)
+def trainer_for(
+    config: RunConfig,
+    task: Task,
+    folder: Path,
+    reporter: Reporter | None = None,
+    carry_out: CarryOut | None = None,
+) -> Trainer:
+    """Returns the trainer of a run's algorithm; arguments as in ``Trainer``.
+
+    Args:
+        config: See there.
+        task: See there.
+        folder: See there.
+        reporter: See there.
+        carry_out: Carries out whole runs, for an algorithm that plays them (``plays_runs``); None: this process does.
+            What is learned is the same. Other algorithms step their environments side by side in this process.
+    """
+    if not plays_runs(config):
+        return Trainer(config, task, folder, reporter)
+    trainer = RunTrainer(config, task, folder, reporter)
+    trainer.carry_out = carry_out
+    return trainer
+
+
+def plays_runs(config: RunConfig) -> bool:
+    """Returns whether a run's algorithm plays whole runs, which can be carried out by several workers."""
+    return algorithm_named(config.algorithm).make.consumes == "runs"

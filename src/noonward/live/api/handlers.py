@@ -393,8 +393,8 @@ class Api:
 
     def decision_list(self, job: int | None, before: int, limit: int) -> list[shown.DecisionShown]:
         """Returns decisions below a number, newest first, of all jobs or of one."""
-        where, values = ("", [before]) if job is None else (" AND job = ?", [before, job])
-        rows = self.store.read(f"SELECT * FROM decisions WHERE id < ?{where} ORDER BY id DESC LIMIT ?", *values, limit)
+        where, values = ("", [before]) if job is None else (" AND d.job = ?", [before, job])
+        rows = self.store.read(f"{shown.DECISIONS} WHERE d.id < ?{where} ORDER BY d.id DESC LIMIT ?", *values, limit)
         return [self.shower.decision(row) for row in rows]
 
     async def audit(self, request: Request, holder: Holder) -> Response:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from noonward.live.segments import Segment
 from noonward.live.store.database import Row
+from noonward.live.world.candidates import candidates_of
 
 
 class Submitted(msgspec.Struct, kw_only=True):
@@ -197,6 +198,7 @@ class DecisionShown(msgspec.Struct, kw_only=True):
     """A row per site: feasible, free GPUs, waiting jobs, price and intensity of the hour."""
 
 
+DECISIONS: Final = "SELECT d.*, s.sites FROM decisions d LEFT JOIN seen s ON s.id = d.seen"
 JOB_COLUMNS = "SELECT j.*, (SELECT handle FROM outbox o WHERE o.token = j.token) AS handle FROM jobs j "
 
 
@@ -246,5 +248,7 @@ class Shower:
             asked_at=row["asker"] or "dispatcher",
             choice=row["choice"] or "hold", gpus=row["gpus"],
             clock_level=row["level"], earliest_start=self.time(row["earliest_s"] or None),
-            candidates=json.loads(row["candidates"]),
+            candidates=json.loads(row["candidates"])
+            if row["seen"] is None
+            else candidates_of(row["sites"], row["candidates"]),
         )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from noonward.live.executors.identity import Users, put_in
 from noonward.live.executors.manifests import MANAGED, QUEUE, USER, manifest
+from noonward.live.executors.pods import began, exit_code, newest_first_pod
 from noonward.live.executors.protocol import ClusterError, Order, Phase, RefusedError, Status
 from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.web import ClusterWeb
@@ -18,11 +19,18 @@ _KUEUE: Final = "apis/kueue.x-k8s.io/v1beta1"
 MERGE: Final = "application/merge-patch+json"
 _SELECTOR: Final = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 _PAGE: Final = "500"
+_REFUSALS: Final = (400, 413, 422)
+"""Statuses by which an object is refused for what it is: no JSON of that kind, too large, not valid."""
+_QUOTA: Final = "exceeded quota"
+"""What a refusal holds that will be over once others have ended."""
+_TRIES: Final = 5
+"""How often an object is changed that something else changes meanwhile."""
 _LOG_BYTES: Final = 2**23
 """Most of a log that is read at once."""
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that hold what they ask for, once they are bound to a node: also while their image is fetched."""
 _JOBS, _SETS = ("apis/batch/v1", "jobs"), ("apis/jobset.x-k8s.io/v1alpha2", "jobsets")
-_POD_OF: Final = {_JOBS: "batch.kubernetes.io/job-name", _SETS: "jobset.sigs.k8s.io/jobset-name"}
+_POD_OF: Final = {_JOBS: "job-name", _SETS: "jobset.sigs.k8s.io/jobset-name"}
 """Label of the pods of an object, whose value is its name."""
 
 
@@ -78,6 +86,8 @@ class KubernetesExecutor(RunningJobs):
         self._gpu_resource, self._gpus_per_node = gpu_resource, gpus_per_node
         self._image, self._node_selector, self._requests = image, node_selector or {}, requests or {}
         self._cancelled: set[str] = set()
+        self._began: dict[str, tuple[str | None, str | None]] = {}
+        self._holding: set[tuple[str, str]] = set()
         self._as_user, self._users = as_user, users or Users()
 
     def find(self, order: Order) -> str | None:
@@ -98,11 +108,14 @@ class KubernetesExecutor(RunningJobs):
         more = self._as(order)
         if more:
             content["metadata"]["annotations"][USER] = self._users.of(order)
-        known = (400, 403, 409, 422) if more else (400, 409, 422)
+        self._require_held(order, content)
+        known = (*_REFUSALS, 403, 409) if more else (*_REFUSALS, 409)
         status, made = self._web.call("POST", self._path(self._kind(order.gpus)), content, known=known, more=more)
-        if status in (400, 403, 422):
-            said = made.get("message") if isinstance(made, dict) else None
-            raise RefusedError(f"{self._web.title} refused it: {said or f'status {status}'}")
+        if status in (*_REFUSALS, 403):
+            said = (made.get("message") if isinstance(made, dict) else None) or f"status {status}"
+            if _QUOTA in said:
+                raise ClusterError(f"{self._web.title} does not take it now: {said}")
+            raise RefusedError(f"{self._web.title} refused it: {said}")
         if status == 409:
             handle = self.find(order)
             if handle is None:
@@ -110,18 +123,36 @@ class KubernetesExecutor(RunningJobs):
             return handle
         return str(made["metadata"]["uid"])
 
+    def _require_held(self, order: Order, content: dict[str, Any]) -> None:
+        """Raises ClusterError where the cluster would run objects at once, since it does not know their ``suspend``.
+
+        The first object of each kind is tried without being made; one that is refused says nothing.
+        """
+        kind, known = self._kind(order.gpus), (*_REFUSALS, 403, 409)
+        if kind in self._holding:
+            return
+        query = {"dryRun": "All"}
+        status, made = self._web.call("POST", self._path(kind), content, query=query, known=known, more=self._as(order))
+        if status in known:
+            return
+        if made["spec"].get("suspend") is not True:
+            raise ClusterError(
+                f"{self._web.title} holds no {kind[1]} back (spec.suspend), which Kubernetes does from 1.22 on: none "
+                "are made"
+            )
+        self._holding.add(kind)
+
     def release(self, order: Order) -> None:
         """Resumes the object, or gives it to its queue; one that was released before is left as it is."""
-        found = self._object(order)
-        if found is None or found["metadata"]["uid"] != order.handle or self._phase(found)[0] != "held":
-            return
-        change: dict[str, Any] = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}}
-        if self._queue is None:
-            change["spec"] = {"suspend": False}
-        else:
-            change["metadata"]["labels"] = {QUEUE: self._queue}
-        path = self._path(self._kind(order.gpus), order.token)
-        self._web.call("PATCH", path, change, kind=MERGE, more=self._as(order))
+
+        def released(found: dict[str, Any]) -> dict[str, Any] | None:
+            if found["metadata"]["uid"] != order.handle or self._phase(found)[0] != "held":
+                return None
+            if self._queue is None:
+                return {"spec": {"suspend": False}}
+            return {"metadata": {"labels": {QUEUE: self._queue}}}
+
+        self._change(order, released)
 
     def cancel(self, order: Order) -> None:
         """Deletes the object and its pods."""
@@ -135,26 +166,53 @@ class KubernetesExecutor(RunningJobs):
 
     def stop(self, order: Order) -> None:
         """Suspends the object, or has Kueue do so; one that has ended is left as it is."""
-        found = self._object(order)
-        if found is None or self._phase(found)[0] in ("held", "done", "failed", "node-failed"):
-            return
-        self._activate(order, found, False)
+
+        def stopped(found: dict[str, Any]) -> dict[str, Any] | None:
+            over = self._phase(found)[0] in ("held", "done", "failed", "node-failed")
+            return None if over else self._activated(order, found, False)
+
+        self._change(order, stopped)
 
     def resume(self, order: Order) -> bool:
         """Lets a suspended object run again; returns False where it is gone."""
-        found = self._object(order)
-        if found is None or self._phase(found)[0] in ("done", "failed", "node-failed"):
-            return False
-        if STOPPED in found["metadata"].get("annotations", {}):
-            self._activate(order, found, True)
-        return True
 
-    def _activate(self, order: Order, found: dict[str, Any], active: bool) -> None:
-        """Lets an object run, or stops it; a note at it says which, so that a crash in between does no harm."""
-        version = found["metadata"]["resourceVersion"]
-        change: dict[str, Any] = {
-            "metadata": {"resourceVersion": version, "annotations": {STOPPED: None if active else "true"}}
-        }
+        def resumed(found: dict[str, Any]) -> dict[str, Any] | None:
+            over = self._phase(found)[0] in ("done", "failed", "node-failed")
+            stopped = STOPPED in found["metadata"].get("annotations", {})
+            return self._activated(order, found, True) if stopped and not over else None
+
+        found = self._change(order, resumed)
+        return found is not None and self._phase(found)[0] not in ("done", "failed", "node-failed")
+
+    def _change(
+        self, order: Order, change_of: Callable[[dict[str, Any]], dict[str, Any] | None]
+    ) -> dict[str, Any] | None:
+        """Changes an object as it is now, again where something else changed it meanwhile; returns what it was.
+
+        The controller of Jobs writes their status at any moment, above all right after they were made.
+
+        Args:
+            order: The job.
+            change_of: Returns the change of an object, or None where there is nothing to do.
+        """
+        path, tried = self._path(self._kind(order.gpus), order.token), 0
+        while (found := self._object(order)) is not None and (change := change_of(found)) is not None:
+            tried += 1
+            metadata = change.get("metadata", {}) | {"resourceVersion": found["metadata"]["resourceVersion"]}
+            known = (409,) if tried < _TRIES else ()
+            status, _ = self._web.call(
+                "PATCH", path, change | {"metadata": metadata}, kind=MERGE, known=known, more=self._as(order)
+            )
+            if status != 409:
+                break
+        return found
+
+    def _activated(self, order: Order, found: dict[str, Any], active: bool) -> dict[str, Any]:
+        """Returns the change that lets an object run, or stops it; with Kueue, its workload is changed first.
+
+        A note at the object says which, so that a crash in between does no harm.
+        """
+        change: dict[str, Any] = {"metadata": {"annotations": {STOPPED: None if active else "true"}}}
         if self._queue is None:
             change["spec"] = {"suspend": not active}
         else:
@@ -166,8 +224,7 @@ class KubernetesExecutor(RunningJobs):
             for each in owned:
                 path = f"/{_KUEUE}/namespaces/{self._namespace}/workloads/{each['metadata']['name']}"
                 self._web.call("PATCH", path, {"spec": {"active": active}}, kind=MERGE, more=self._as(order))
-        path = self._path(self._kind(order.gpus), order.token)
-        self._web.call("PATCH", path, change, kind=MERGE, more=self._as(order))
+        return change
 
     def statuses(self, orders: Sequence[Order]) -> list[Status]:
         """Returns where each job stands; one that was deleted here is cancelled."""
@@ -176,7 +233,7 @@ class KubernetesExecutor(RunningJobs):
         for order in orders:
             found = held.get(order.token)
             if found is not None and order.handle in (None, found["metadata"]["uid"]):
-                shown.append(self._status(order.token, found))
+                shown.append(self._status(order, found))
             elif found is None and order.token in self._cancelled:
                 shown.append(Status(token=order.token, handle=order.handle or "", phase="cancelled", reason="deleted"))
         return shown
@@ -195,19 +252,12 @@ class KubernetesExecutor(RunningJobs):
 
         None where it has no pod any more, or the service's account may not read logs.
         """
-        label = _POD_OF[self._kind(order.gpus)]
-        path = f"/api/v1/namespaces/{self._namespace}/pods"
-        try:
-            pods = [
-                pod["metadata"]
-                for pod in self._list(path, {"labelSelector": f"{label}={order.token}"})
-                if pod["metadata"].get("annotations", {}).get(_INDEX, "0") == "0"
-            ]
-        except _ForbiddenError:
+        path, name = (
+            f"/api/v1/namespaces/{self._namespace}/pods",
+            newest_first_pod(self._pods(self._kind(order.gpus), order.token)),
+        )
+        if name is None:
             return None
-        if not pods:
-            return None
-        name = max(pods, key=lambda about: str(about.get("creationTimestamp", "")))["name"]
         lines, known = most, (400, 403, 404)  # its container has not started; logs may not be read; the pod is gone
         while True:
             query = {"tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
@@ -223,7 +273,7 @@ class KubernetesExecutor(RunningJobs):
         selector = ",".join(f"{name}={value}" for name, value in self._node_selector.items())
         try:
             nodes = list(self._list("/api/v1/nodes", {"labelSelector": selector} if selector else {}))
-            pods = list(self._list("/api/v1/pods", {"fieldSelector": "status.phase=Running"}))
+            pods = list(self._list("/api/v1/pods", {"fieldSelector": _NOT_OVER}))
         except _ForbiddenError:
             return None
         total = {n["metadata"]["name"]: self._gpus(n["status"].get("allocatable", {})) for n in nodes if _ready(n)}
@@ -233,6 +283,15 @@ class KubernetesExecutor(RunningJobs):
             if spec.get("nodeName") in total and not MANAGED.items() <= labels.items():
                 others += sum(self._gpus(each.get("resources", {}).get("limits", {})) for each in spec["containers"])
         return max(0, sum(total.values()) - others)
+
+    def _pods(self, kind: tuple[str, str], token: str) -> list[dict[str, Any]]:
+        """Returns the pods of an object; none where the service's account may not read them."""
+        try:
+            return list(
+                self._list(f"/api/v1/namespaces/{self._namespace}/pods", {"labelSelector": f"{_POD_OF[kind]}={token}"})
+            )
+        except _ForbiddenError:
+            return []
 
     def _as(self, order: Order) -> dict[str, str]:
         """Returns the header that a request about a job is made with in the name of its user."""
@@ -277,17 +336,30 @@ class KubernetesExecutor(RunningJobs):
             if not following:
                 return
 
-    def _status(self, token: str, found: dict[str, Any]) -> Status:
+    def _status(self, order: Order, found: dict[str, Any]) -> Status:
         phase, ended, reason = self._phase(found)
-        status = found.get("status", {})
-        began = status.get("startTime") or (found["metadata"].get("creationTimestamp") if phase == "running" else None)
+        handle, released = str(found["metadata"]["uid"]), found.get("status", {}).get("startTime")
+        if released is None and phase == "running":
+            released = found["metadata"].get("creationTimestamp")
+        code = 0 if phase == "done" else None
+        if phase in ("held", "queued"):
+            began_at = None
+        elif phase in ("failed", "node-failed") or self._began.get(order.token, ("",))[0] != released:
+            pods = self._pods(self._kind(order.gpus), order.token)
+            began_at = began(pods) or released
+            self._began[order.token] = released, began_at
+            code = exit_code(pods) if phase == "failed" else code
+        else:
+            began_at = self._began[order.token][1]
+        if ended is not None:
+            self._began.pop(order.token, None)
         return Status(
-            token=token,
-            handle=str(found["metadata"]["uid"]),
+            token=order.token,
+            handle=handle,
             phase=phase,
-            began_s=None if phase in ("held", "queued") else self._time(began),
+            began_s=self._time(began_at),
             ended_s=self._time(ended),
-            exit_code=0 if phase == "done" else None,
+            exit_code=code,
             reason=reason,
         )
 
@@ -305,11 +377,25 @@ class KubernetesExecutor(RunningJobs):
                 return ("node-failed" if disrupted else "failed"), ended, f"{reason}: {one.get('message', '')}"
         if spec.get("suspend"):
             stopped = STOPPED in found["metadata"].get("annotations", {})
-            if stopped and _has_pods(found):
+            if stopped and self._has_pods(found):
                 return "running", None, "suspended, its pods are ending"
             queued = QUEUE in found["metadata"].get("labels", {}) and not stopped
             return ("queued" if queued else "held"), None, "suspended"
         return ("running" if self._all_ready(found) else "queued"), None, ""
+
+    def _has_pods(self, found: dict[str, Any]) -> bool:
+        """Returns whether an object that is suspended has pods that run or are ending.
+
+        Jobs count those that are ending since Kubernetes 1.29, JobSets do not: the pods themselves are asked for.
+        """
+        status = found.get("status", {})
+        if status.get("active") or any(group.get("active") for group in status.get("replicatedJobsStatus", ())):
+            return True
+        if "terminating" in status:
+            return bool(status["terminating"])
+        kind = _SETS if "replicatedJobs" in found["spec"] else _JOBS
+        pods = self._pods(kind, found["metadata"]["name"])
+        return any(pod.get("status", {}).get("phase") not in ("Succeeded", "Failed") for pod in pods)
 
     def _all_ready(self, found: dict[str, Any]) -> bool:
         status, spec = found.get("status", {}), found["spec"]
@@ -324,13 +410,6 @@ class KubernetesExecutor(RunningJobs):
 
 class _ForbiddenError(ClusterError):
     """The service's account may not ask this."""
-
-
-def _has_pods(found: dict[str, Any]) -> bool:
-    """Returns whether an object that is suspended has pods that run or are ending."""
-    status = found.get("status", {})
-    groups = status.get("replicatedJobsStatus", ())
-    return bool(status.get("active") or status.get("terminating") or any(group.get("active") for group in groups))
 
 
 def _ready(node: dict[str, Any]) -> bool:

@@ -15,6 +15,8 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """Label that gives an object to a queue of Kueue."""
 USER: Final = "noonward/user"
 """Annotation with the user that an object was made as, where that is not the service's account."""
+LONGEST_S: Final = 2**63 // 10**9
+"""Longest time limit that a Job keeps, s: its controller counts in ns and ends one of 300 years at once."""
 WORKERS: Final = "workers"
 """Name of the replicated job of a gang."""
 
@@ -56,7 +58,8 @@ def manifest(
 def _job(pods: dict[str, Any], nodes: int, terms: Terms) -> dict[str, Any]:
     """Returns the specification of a Job: nothing is run twice, and a disrupted pod fails it by a reason of its own."""
     disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    limit = {} if terms.time_limit_s is None else {"activeDeadlineSeconds": max(1, math.ceil(terms.time_limit_s))}
+    limit_s = math.inf if terms.time_limit_s is None else max(1, math.ceil(terms.time_limit_s))
+    limit = {"activeDeadlineSeconds": limit_s} if limit_s <= LONGEST_S else {}
     return {
         **limit,
         "backoffLimit": 0,
@@ -75,8 +78,8 @@ def _pods(
     container = {
         "name": "job",
         "image": order.terms.image or image,
-        "command": ["/bin/sh", "-c", order.command or ":"],
-        "env": [{"name": name, "value": value} for name, value in own_variables(order).items()],
+        "command": ["/bin/sh", "-c", _literal(order.command or ":")],
+        "env": [{"name": name, "value": _literal(value)} for name, value in own_variables(order).items()],
         "resources": {"requests": {**requests, gpu_resource: gpus}, "limits": {gpu_resource: gpus}},
     }
     if order.terms.workdir is not None:
@@ -85,3 +88,11 @@ def _pods(
     if node_selector:
         spec["nodeSelector"] = node_selector
     return {"metadata": {"labels": dict(MANAGED)}, "spec": spec}
+
+
+def _literal(text: str) -> str:
+    """Returns a text that a container is given as it is: of two ``$`` Kubernetes leaves one out.
+
+    It would replace ``$(NAME)`` by a variable and ``$$``, to a shell its process, by ``$``.
+    """
+    return text.replace("$", "$$")

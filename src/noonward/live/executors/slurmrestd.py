@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noonward.live.executors.environment import job_environment
 from noonward.live.executors.identity import Users, put_in
-from noonward.live.executors.protocol import OVER, Order, RefusedError, Status
+from noonward.live.executors.protocol import OVER, ClusterError, Order, RefusedError, Status
 from noonward.live.executors.running import PowerCaps, RunningJobs, Stopping
 from noonward.live.executors.script import batch_script
 from noonward.live.executors.slurm import (
@@ -210,12 +210,17 @@ class SlurmRestExecutor(RunningJobs):
         Raises:
             ClusterError: There is none, or Slurm refused.
         """
-        _, found = self._web.call(method, _BASE + path, content, query=query, known=(500,), more=self._as(of))
+        own = self._as(of)
+        _, found = self._web.call(method, _BASE + path, content, query=query, known=(500,), more=own)
         errors = found.get("errors") if isinstance(found, dict) else None
         if isinstance(found, dict) and found.get("job_id"):
             return found  # it was taken; "errors" may say that it is held
         if not isinstance(found, dict) or errors:
             said = "; ".join(str(each.get("description") or each.get("error") or each) for each in errors or ())
             words = said or "no message"
-            raise failure(f"{self._web.title} refused {method} {path}: {words}", words)
+            error = failure(f"{self._web.title} refused {method} {path}: {words}", words)
+            if own and not isinstance(error, AnsweredError):
+                about = f"if others get through, the token of the user {own['X-SLURM-USER-NAME']!r} is no longer valid"
+                raise ClusterError(f"{error}; {about}: renew it")
+            raise error
         return found

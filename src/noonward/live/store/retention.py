@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -48,6 +49,7 @@ def retire(store: Store, before_s: float) -> int:
         deleted += len(rows)
     _delete(store, "journal", "id < ?", begin[0]["id"])
     _delete(store, "events", "job IS NULL AND at_s < ? AND id < (SELECT max(id) FROM events)", before_s)
+    _delete_unnamed(store, before_s)
     store.do(_rest(before_s))
     return deleted
 
@@ -70,6 +72,21 @@ def _delete(store: Store, table: str, where: str, value: float) -> None:
     query = f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} WHERE {where} ORDER BY id LIMIT ?)"
     while store.do(lambda connection, now_s: connection.execute(query, (value, AT_ONCE)).rowcount):
         pass
+
+
+def _delete_unnamed(store: Store, before_s: float) -> None:
+    """Deletes what decisions before a time saw that no decision names any more, some at a time."""
+    named = {row["seen"] for row in store.read("SELECT DISTINCT seen FROM decisions")}
+    old = [row["id"] for row in store.read("SELECT id FROM seen WHERE at_s < ?", before_s) if row["id"] not in named]
+    query = "DELETE FROM seen WHERE id = ? AND at_s < ?"  # one that was seen again meanwhile is named again
+    for first in range(0, len(old), AT_ONCE):
+        some = [(each, before_s) for each in old[first : first + AT_ONCE]]
+        store.do(functools.partial(_carry_out, query, some))
+
+
+def _carry_out(query: str, rows: Sequence[tuple[object, ...]], connection: Connection, now_s: float) -> None:
+    """Carries out a statement for every row, within a change."""
+    connection.executemany(query, rows)
 
 
 def _rest(before_s: float) -> Callable[[Connection, float], None]:

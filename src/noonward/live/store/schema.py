@@ -11,7 +11,7 @@ from noonward.live.store.database import Connection
 
 LAST_PART: Final = "part.last"
 """Name in the table ``meta`` of what is left of a decision that was made and is not written yet (``live.decided``)."""
-VERSION: Final = 15
+VERSION: Final = 16
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
@@ -61,6 +61,12 @@ names an event at its source; those that operators call have none."""
 PRIORITY: Final = """
 ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 """
+SEEN: Final = """
+CREATE TABLE seen (id TEXT PRIMARY KEY, at_s REAL NOT NULL, sites TEXT NOT NULL);
+"""
+"""What decisions saw of the sites, a row per site as JSON: its digest, and the time of the last decision that saw it.
+A decision says in ``seen`` which it was, and in ``candidates`` for each site 1 where it was feasible, else 0; those
+that older versions wrote hold both as JSON in ``candidates``."""
 UPGRADES: Final[Mapping[int, str]] = {
     8: NEEDS,
     9: PUBLISHED,
@@ -69,6 +75,7 @@ UPGRADES: Final[Mapping[int, str]] = {
     12: IMAGES,
     13: GRID_EVENTS,
     14: PRIORITY,
+    15: SEEN + "ALTER TABLE decisions ADD COLUMN seen TEXT;\n",
 }
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
@@ -76,6 +83,7 @@ TABLES: Final = (
     + PUBLISHED
     + IMAGES
     + GRID_EVENTS
+    + SEEN
     + """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE jobs (
@@ -157,7 +165,8 @@ CREATE TABLE forecasts (hour INTEGER PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE decisions (
     id INTEGER PRIMARY KEY, at_s REAL NOT NULL, job INTEGER NOT NULL, attempt INTEGER NOT NULL,
     serial INTEGER NOT NULL, policy TEXT NOT NULL, asker TEXT, choice TEXT,
-    gpus INTEGER NOT NULL, level INTEGER NOT NULL, earliest_s REAL NOT NULL, candidates TEXT NOT NULL
+    gpus INTEGER NOT NULL, level INTEGER NOT NULL, earliest_s REAL NOT NULL, candidates TEXT NOT NULL,
+    seen TEXT
 );
 CREATE INDEX decisions_of_job ON decisions (job);
 CREATE TABLE sites (

@@ -251,8 +251,10 @@ class Decision(NamedTuple):
     gpus: int
     level: int
     earliest_s: float
-    candidates: str
-    """As JSON, a row per site: whether it was feasible, free GPUs, waiting jobs, price and intensity of the hour."""
+    sites: str
+    """As JSON, a row per site: free GPUs, waiting jobs, price and intensity of the hour."""
+    feasible: str
+    """For each site 1 where it was feasible, else 0."""
 
 
 class Note(NamedTuple):

@@ -412,7 +412,7 @@ class World:
             give_way()
             seat = self.seat_of[first.serial]
             seat.asked = True
-            self._note_decision(first.at_s, seat, first.asker, HOLD, 0, ORACLE, 0.0, self._texts.last(first.asker))
+            self._note_decision(first.at_s, seat, first.asker, HOLD, 0, ORACLE, 0.0, *self._texts.last(first.asker))
         return kind
 
     def _note_plain(self, seat: Seat) -> None:
@@ -543,20 +543,20 @@ class World:
             return
         seat.asked = True
         self._note_plain(seat)
-        text = self._candidates_text(asker)
-        self._note_decision(self.now_s, seat, asker, choice, gpus, level, earliest_s, text)
+        texts = self._candidate_texts(asker)
+        self._note_decision(self.now_s, seat, asker, choice, gpus, level, earliest_s, *texts)
 
     def _note_decision(self, at_s: float, seat: Seat, *decided: Any) -> None:
         """Notes a decision about a job: fields of ``Decision`` from ``asker`` on."""
         about = seat.about
         self.decisions.append(Decision(at_s, about.job, about.attempt, seat.serial, *decided))
 
-    def _candidates_text(self, asker: int) -> str:
+    def _candidate_texts(self, asker: int) -> tuple[str, str]:
         """Returns what is noted of every site for an asker's job."""
-        text = self._texts.of(asker, self.view.mask_NA[asker], self.view.site_S)
+        texts = self._texts.of(asker, self.view.mask_NA[asker], self.view.site_S)
         if self._held is not None:
             self._held.see(asker, self._texts.seen_SX)
-        return text
+        return texts
 
     # What became of jobs.
 

@@ -1,4 +1,4 @@
-"""Rules that suspend or cap running jobs in expensive hours, and not in cheap ones (protocol each-slot)."""
+"""Rules that suspend or cap running jobs in expensive hours, and not in cheap ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.lives import back_s, may_start_capped, resume_until_s, slack_left_s
 from noonward.decision.cluster.rule import rule
-from noonward.decision.cluster.value import energy_usd
+from noonward.decision.cluster.value import energy_usd, route_cost_usd, run_value_at_usd
 from noonward.decision.cluster.view import (
+    ASK_ROUTE,
     ASK_RUNNING,
     CARBON,
     PRICE,
@@ -21,10 +22,13 @@ from noonward.decision.cluster.view import (
     ClusterView,
     RuleMemory,
     first_seen,
+    latest_start_s,
+    route_delay_s,
 )
 from noonward.decision.scheduler import CompiledScheduler, forecast_remarks
 from noonward.forecasts.forecast import Forecast
 from noonward.model.cluster.freedom import Lever
+from noonward.model.cluster.setting import Protocol
 from noonward.schedule.cluster.slot_rules import cheapest_site
 from noonward.units import DAY_H, HOUR_S
 
@@ -47,6 +51,12 @@ def _measure(view: ClusterView, memory: RuleMemory, price: float, carbon: float)
 
 
 @kernel(inline=True, allocates=False)
+def _in_hour(view: ClusterView, kind: int, site: int, lead: int) -> float:
+    """Returns the forecast mean of an hour at a site, by its lead: 0 is the current one."""
+    return float((view.forecast_KSL[kind, site, lead + 1] - view.forecast_KSL[kind, site, lead]) / HOUR_S)
+
+
+@kernel(inline=True, allocates=False)
 def _note_limits(view: ClusterView, memory: RuleMemory) -> None:
     """Notes what an hour may count at each site to be cheap: the last of the cheap hours among the next 24."""
     hour = view.run_1[0].now_s // HOUR_S
@@ -57,9 +67,7 @@ def _note_limits(view: ClusterView, memory: RuleMemory) -> None:
     for s in range(view.site_S.shape[0]):
         hours = 0
         for lead in range(min(DAY_H, forecast_KSL.shape[2] - 1)):
-            price = (forecast_KSL[PRICE, s, lead + 1] - forecast_KSL[PRICE, s, lead]) / HOUR_S
-            carbon = (forecast_KSL[CARBON, s, lead + 1] - forecast_KSL[CARBON, s, lead]) / HOUR_S
-            value = _measure(view, memory, price, carbon)
+            value = _measure(view, memory, _in_hour(view, PRICE, s, lead), _in_hour(view, CARBON, s, lead))
             if np.isnan(value):
                 break
             hours += 1
@@ -80,6 +88,34 @@ def _is_expensive(view: ClusterView, memory: RuleMemory, site: int) -> bool:
 
 
 @kernel(inline=True, allocates=False)
+def _next_cheap(view: ClusterView, memory: RuleMemory, site: int, from_s: float) -> int:
+    """Returns the lead of the first cheap hour at a site that ends after a time; without any, past the last one known.
+
+    The present hour is cheap or not by what it is, the others by what is forecast of them.
+    """
+    last = min(DAY_H, view.forecast_KSL.shape[2] - 1)
+    lead = int(from_s // HOUR_S - view.run_1[0].now_s // HOUR_S)
+    if lead == 0 and not _is_expensive(view, memory, site):
+        return 0
+    lead = max(1, lead)
+    while lead < last:
+        value = _measure(view, memory, _in_hour(view, PRICE, site, lead), _in_hour(view, CARBON, site, lead))
+        if not value > memory.table_XY[site, 0]:
+            break
+        lead += 1
+    return lead
+
+
+@kernel(inline=True, allocates=False)
+def _wait_until_s(view: ClusterView, memory: RuleMemory, site: int, from_s: float, due_s: float) -> float:
+    """Returns when a job that is there at a time runs at a site: in the next cheap hour, or when it is due, s."""
+    if not from_s < due_s < np.inf:
+        return from_s
+    hour = view.run_1[0].now_s // HOUR_S + _next_cheap(view, memory, site, from_s)
+    return min(max(from_s, hour * HOUR_S), due_s)
+
+
+@kernel(inline=True, allocates=False)
 def _kept_s(view: ClusterView, memory: RuleMemory, job: int) -> float:
     """Returns how much of a job's slack is not to be waited through, s."""
     if first_seen(view, memory, job):
@@ -87,10 +123,52 @@ def _kept_s(view: ClusterView, memory: RuleMemory, job: int) -> float:
     return memory.number_P[KEPT] * memory.job_number_JP[job, 0]
 
 
+@kernel(inline=True, allocates=False)
+def _route(view: ClusterView, answers: Answers, memory: RuleMemory, job: int) -> None:
+    """Sends a job to the site at which it earns most at the prices of the hour in which it starts there."""
+    kept_s, answer = _kept_s(view, memory, job), answers.answer_N[0]
+    most, some_room = -np.inf, False
+    for s in range(view.site_S.shape[0]):
+        if not view.mask_NA[0, 1 + s]:
+            continue
+        site = view.site_S[s]
+        there_s = view.run_1[0].now_s + route_delay_s(view, job, s)
+        start_s = _wait_until_s(view, memory, s, there_s, latest_start_s(view, job, s) - kept_s)
+        lead = int(start_s // HOUR_S - view.run_1[0].now_s // HOUR_S)
+        price, carbon = site.price, site.carbon
+        if 0 < lead < view.forecast_KSL.shape[2] - 1:
+            price, carbon = _in_hour(view, PRICE, s, lead), _in_hour(view, CARBON, s, lead)
+        room = site.free - site.waiting_gpus >= view.job_J[job].gpus_min
+        value = run_value_at_usd(view, job, s, price, carbon) - route_cost_usd(view, job, s)
+        if not room:
+            value = -site.waiting_gpus / site.gpus
+        if answer.choice == 0 or (room and not some_room) or (room == some_room and value > most):
+            answer.choice, most, some_room = 1 + s, value, room
+            answer.earliest_s = start_s if start_s > there_s else 0.0
+
+
+@kernel(inline=True, allocates=False)
+def _suspend_on_arrival(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    """Answers the dispatcher: where a job goes and from when on it runs there, and whether one that runs stops."""
+    job, s = view.asked_N[0], view.run_1[0].site
+    if view.run_1[0].kind == ASK_ROUTE:
+        _route(view, answers, memory, job)
+    elif view.run_1[0].kind == ASK_RUNNING and view.mask_NA[0, 1] and _is_expensive(view, memory, s):
+        back_at_s = back_s(view, job)
+        due_s = resume_until_s(view, job) - _kept_s(view, memory, job)
+        if back_at_s < due_s:
+            answers.answer_N[0].choice = 1
+            answers.answer_N[0].earliest_s = _wait_until_s(view, memory, s, back_at_s, due_s)
+
+
 @rule
 def _suspend_threshold(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     _note_limits(view, memory)
-    running, cheap = view.run_1[0].kind == ASK_RUNNING, False
+    running = view.run_1[0].kind == ASK_RUNNING
+    if view.run_1[0].kind == ASK_ROUTE or (running and view.run_1[0].slot_s == 0.0):
+        _suspend_on_arrival(view, answers, memory)
+        return
+    cheap = False
     for s in range(view.site_S.shape[0]):
         cheap = cheap or not _is_expensive(view, memory, s)
     for s in range(view.site_S.shape[0]):
@@ -152,6 +230,7 @@ class _Threshold(CompiledScheduler):
         kept: Share of a job's slack that is left unused.
         power: Least power of a cap in use, share of full power.
         levers: What it does with running jobs.
+        protocols: Protocols under which its rule answers.
     """
 
     def __init__(
@@ -162,9 +241,10 @@ class _Threshold(CompiledScheduler):
         kept: float,
         power: float,
         levers: tuple[Lever, ...],
+        protocols: tuple[Protocol, ...] = ("each-slot",),
     ) -> None:
         self.needs = Needs(
-            protocols=("each-slot",),
+            protocols=protocols,
             signals=True,
             economics=True,
             forecast=forecast,
@@ -192,6 +272,10 @@ class SuspendThreshold(_Threshold):
     suspended where its class is interruptible, while the hour is not cheap there and more than ``kept`` of its slack is
     left; from then on it runs to its end. A job without a deadline does not wait.
 
+    Under ``on-arrival`` a job is sent once: to the site with room at which it earns most at the prices of the hour in
+    which it is to start, its journey included; without room anywhere, to where the least waits for the site's size. It
+    starts there, and is resumed there, in the next hour that is forecast to be cheap.
+
     Args:
         forecast: Forecast of the next 24 hours.
         measure: What makes an hour cheap: ``cost`` (energy at its price and its carbon at the carbon price), ``price``
@@ -216,7 +300,8 @@ class SuspendThreshold(_Threshold):
         kept: Kept = 0.3,
         resizes: bool = False,
     ) -> None:
-        super().__init__(forecast, measure, quantile, kept, 1.0, ("suspend", "resize") if resizes else ("suspend",))
+        levers: tuple[Lever, ...] = ("suspend", "resize") if resizes else ("suspend",)
+        super().__init__(forecast, measure, quantile, kept, 1.0, levers, ("each-slot", "on-arrival"))
 
 
 class CapThreshold(_Threshold):

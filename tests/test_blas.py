@@ -1,4 +1,4 @@
-"""Threads of linear algebra: one while nets are evaluated, as many as before afterwards."""
+"""Threads of linear algebra: one in draws, runs and nets, as many as before afterwards."""
 
 from datetime import UTC, datetime
 
@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from noonward import blas
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
 from noonward.data.signals.generate import generate_signals
+from noonward.engine.run import run
 from noonward.forecasts.forecaster import price_and_carbon
 from noonward.forecasts.learned import LearnedForecaster, packaged_net
+from noonward.schedule.policies import make_scheduler
 
 START = datetime(2022, 4, 1, tzinfo=UTC)
 
@@ -45,6 +49,13 @@ def test_the_packaged_openblas_is_found_and_set():
     with blas.one_thread():
         assert read() == 1
     assert read() == before
+
+
+def test_draws_and_runs_compute_in_one_thread(threads):
+    environment = build_environment(load_scenario("tiny"))
+    assert threads == [4, 1, 4]
+    run(environment, make_scheduler("local-fcfs"))
+    assert threads == [4, 1, 4, 1, 4]
 
 
 def test_a_net_is_evaluated_in_one_thread(threads):

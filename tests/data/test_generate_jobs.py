@@ -271,6 +271,18 @@ def test_scaled_durations_meet_any_demand_by_one_factor(seed, count, slot_s, mea
     assert lowest <= (scaled / raw).min() * (1 + 1e-9)
 
 
+def test_times_are_drawn_by_inverting_the_mass_of_the_rate():
+    rng = np.random.default_rng(3)
+    for cells in (1, 2, 7, 400):
+        rate_C = rng.gamma(0.3, size=cells) * (rng.random(cells) < 0.7)
+        rate_C[rng.integers(cells)] = 2.0
+        mass_C = np.concatenate([[0.0], np.cumsum(rate_C)])
+        drawn = np.random.default_rng(cells).random(500) * mass_C[-1]
+        expected = np.interp(drawn, mass_C, np.arange(cells + 1) * 60.0)
+        times = draw_times(rate_C, 500, np.random.default_rng(cells))
+        assert times.tolist() == pytest.approx(expected.tolist(), rel=1e-13)
+
+
 def test_times_fall_into_cells_by_their_rates():
     times = draw_times(np.array([1.0, 0.0, 3.0]), 40_000, np.random.default_rng(0))
     share = np.bincount((times // 60).astype(int), minlength=3) / len(times)

@@ -7,7 +7,7 @@ import pytest
 
 from noonward.errors import ScenarioError, SignalRangeError
 from noonward.forecasts.forecast import Forecast
-from noonward.forecasts.forecaster import integrated, price_and_carbon
+from noonward.forecasts.forecaster import integrate, price_and_carbon
 from noonward.model.signals import Signals
 
 START = datetime(2022, 4, 1, tzinfo=UTC)
@@ -42,10 +42,27 @@ def test_perfect_forecast_is_the_truth():
         np.testing.assert_allclose(seen[issue, :, :known], truth[:, 10 + issue : 10 + issue + known], rtol=1e-9)
 
 
+def integrals(value_KIZL, row_S):
+    """Their running integrals at some sites."""
+    kinds, issues, _, leads = value_KIZL.shape
+    out = np.full((kinds, issues, len(row_S), leads + 1), -1.0)
+    integrate(value_KIZL, np.array(row_S), out)
+    return out
+
+
 def test_hours_after_the_last_known_one_are_unknown():
-    integrals = integrated(values("perfect", [[1.0, 2.0, 3.0]], 1, 3))
-    assert integrals[0, 0].tolist() == pytest.approx([0.0, 7200.0, 18000.0, np.nan], nan_ok=True)
-    assert integrals[1, 0].tolist() == pytest.approx([0.0, 10800.0, np.nan, np.nan], nan_ok=True)
+    of_hours = integrals(values("perfect", [[1.0, 2.0, 3.0]], 1, 3)[None], [0])[0, :, 0]
+    assert of_hours[0].tolist() == pytest.approx([0.0, 7200.0, 18000.0, np.nan], nan_ok=True)
+    assert of_hours[1].tolist() == pytest.approx([0.0, 10800.0, np.nan, np.nan], nan_ok=True)
+
+
+def test_integrals_add_up_from_the_hour_of_issue_at_every_site_with_the_values_of_its_zone():
+    value_KIZL = RNG(0).normal(size=(2, 3, 4, 7))
+    row_S = [3, 0, 3]
+    expected = np.cumsum(value_KIZL[:, :, row_S] * 3600.0, axis=-1)
+    out = integrals(value_KIZL, row_S)
+    assert np.array_equal(out[..., 1:], expected)
+    assert (out[..., 0] == 0).all()
 
 
 def test_perfect_forecast_needs_no_history():

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import I8
+from noonward.blas import one_thread
 from noonward.data.cooling import pue_by_hour
 from noonward.data.events import check_parts, events_of, in_parts
 from noonward.data.gpus_by_time import withheld_gpus
@@ -62,6 +63,7 @@ REPLAY_S: Final = HOUR_S
 put the replay of a log behind its record."""
 
 
+@one_thread()
 def build_environment(scenario: Scenario, index: int = 0, seed: int = 0) -> Environment:
     """Returns one draw of a scenario.
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
+from noonward.blas import one_thread
 from noonward.decision.partly_compiled import OnTop, PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.checkpoint import REMEDY, Checkpoint
@@ -17,6 +18,7 @@ from noonward.notices import tell
 from noonward.seeding import stream
 
 
+@one_thread()
 def run(
     environment: Environment,
     scheduler: Scheduler,

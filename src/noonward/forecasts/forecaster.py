@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from noonward.arrays import F8, I8
+from noonward.compiled import kernel
 from noonward.errors import SignalRangeError
 from noonward.model.signals import Signals
 from noonward.units import HOUR_S
@@ -38,11 +39,23 @@ def price_and_carbon(signals: Signals) -> F8:
     return np.stack([signals.price_usd_per_mwh_ZH, signals.carbon_g_per_kwh_ZH])
 
 
-def integrated(value_L: F8) -> F8:
-    """Returns running integrals over the last axis of hourly values, value x s, one column more, from 0."""
-    out = np.zeros((*value_L.shape[:-1], value_L.shape[-1] + 1))
-    np.cumsum(value_L * HOUR_S, axis=-1, out=out[..., 1:])
-    return out
+@kernel(allocates=False)
+def integrate(value_KIZL: F8, row_S: I8, out_KISL: F8) -> None:
+    """Writes running integrals over the leads of hourly values, value x s, from 0: a column more than there are leads.
+
+    Args:
+        value_KIZL: Values by kind, hour of issue, zone and lead, contiguous.
+        row_S: Zone of each site.
+        out_KISL: Room for as many kinds, at least as many hours of issue, the sites, and leads + 1.
+    """
+    for k in range(value_KIZL.shape[0]):
+        for i in range(value_KIZL.shape[1]):
+            for s in range(row_S.shape[0]):
+                sum_so_far = 0.0
+                out_KISL[k, i, s, 0] = 0.0
+                for lead in range(value_KIZL.shape[3]):
+                    sum_so_far += value_KIZL[k, i, row_S[s], lead] * HOUR_S
+                    out_KISL[k, i, s, lead + 1] = sum_so_far
 
 
 def require_history(kind: str, needed_h: int, known_h: int) -> None:

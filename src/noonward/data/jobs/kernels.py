@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from noonward.arrays import F8, I8
+from noonward.compiled import kernel
 from noonward.errors import ScenarioError
 from noonward.units import HOUR_S
 
@@ -103,6 +104,28 @@ def draw_times(rate_C: F8, count: int, rng: np.random.Generator) -> F8:
         Times in s, at least 0 and below the last cell's end, unsorted.
     """
     mass_C = np.concatenate([[0.0], np.cumsum(rate_C)])
-    edges_s_C = np.arange(len(mass_C)) * CELL_S
-    times_s = np.interp(rng.random(count) * mass_C[-1], mass_C, edges_s_C)
-    return np.asarray(np.minimum(times_s, np.nextafter(edges_s_C[-1], 0)))
+    times_s = np.empty(count)
+    _invert(rng.random(count) * mass_C[-1], mass_C, times_s, np.zeros(len(rate_C), np.int64))
+    return np.asarray(np.minimum(times_s, np.nextafter(len(rate_C) * CELL_S, 0)))
+
+
+@kernel(allocates=False)
+def _invert(mass_J: F8, mass_C: F8, times_s: F8, guide_C: I8) -> None:
+    """Writes the times at which a mass that grows evenly within each cell reaches some values.
+
+    ``guide_C`` gets the cell in which each equal part of the whole mass begins: from there the cell is a step away.
+    """
+    cells, cell = len(guide_C), 0
+    part = mass_C[cells] / cells
+    for g in range(cells):
+        while cell < cells - 1 and mass_C[cell + 1] <= g * part:
+            cell += 1
+        guide_C[g] = cell
+    for j in range(len(mass_J)):
+        cell = guide_C[min(int(mass_J[j] / part), cells - 1)]
+        while cell > 0 and mass_C[cell] > mass_J[j]:
+            cell -= 1
+        while cell < cells - 1 and mass_C[cell + 1] <= mass_J[j]:
+            cell += 1
+        slope = CELL_S / (mass_C[cell + 1] - mass_C[cell])
+        times_s[j] = slope * (mass_J[j] - mass_C[cell]) + cell * CELL_S

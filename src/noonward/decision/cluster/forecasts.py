@@ -10,7 +10,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.errors import SignalRangeError
 from noonward.forecasts.forecast import Forecast
-from noonward.forecasts.forecaster import integrated, price_and_carbon
+from noonward.forecasts.forecaster import integrate, price_and_carbon
 from noonward.model.cluster.pue import PueByHour
 from noonward.model.cluster.site_prices import SitePrices
 from noonward.model.signals import Signals
@@ -54,7 +54,7 @@ class ForecastIssuer:
         prices: SitePrices | None = None,
     ) -> None:
         self._zones = tuple(dict.fromkeys(site_zones))
-        self._row_S = [self._zones.index(zone) for zone in site_zones]
+        self._row_S = np.array([self._zones.index(zone) for zone in site_zones], dtype=np.int64)
         of_zones = signals.select(self._zones)
         self._first = of_zones.hour_of(start)
         self._end = of_zones.end
@@ -120,18 +120,16 @@ class ForecastIssuer:
                 f"a forecast was asked for in hour {hour} of the run, but the signals of hours 0 to {self.known_h - 1} "
                 "are known; add the hour's signals first"
             )
-        value_KIZL = self._values(hour, hours, forecast_KISL.shape[3] - 1)
-        if self._pue is None and self._prices is None:
-            forecast_KISL[:, :hours] = integrated(value_KIZL)[:, :, self._row_S]
-            return hours
-        value_KISL = value_KIZL[:, :, self._row_S]
+        value_KISL, row_S = self._values(hour, hours, forecast_KISL.shape[3] - 1), self._row_S
+        if self._prices is not None or self._pue is not None:  # sites of a zone differ
+            value_KISL, row_S = value_KISL[:, :, row_S], np.arange(len(row_S))
         if self._prices is not None:
             for i in range(hours):
                 begin = self._start + timedelta(hours=hour + i)
                 value_KISL[0, i] = self._prices.priced(value_KISL[0, i], begin, 1)
         if self._pue is not None:
-            value_KISL = value_KISL * self._factors(self._pue, hour, hours, value_KIZL.shape[3])
-        forecast_KISL[:, :hours] = integrated(value_KISL)
+            value_KISL = value_KISL * self._factors(self._pue, hour, hours, value_KISL.shape[3])
+        integrate(np.ascontiguousarray(value_KISL), row_S, forecast_KISL)
         return hours
 
     def _values(self, hour: int, hours: int, leads: int) -> F8:

@@ -57,6 +57,20 @@ def _in_hour(view: ClusterView, kind: int, site: int, lead: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def _note_next_cheap(view: ClusterView, memory: RuleMemory, site: int) -> None:
+    """Notes for each lead the first from there on that is cheap at a site; past the hours known, the lead itself."""
+    hours, next_cheap = min(DAY_H, view.forecast_KSL.shape[2] - 1), DAY_H
+    for lead in range(DAY_H, -1, -1):
+        cheap = lead >= hours
+        if not cheap:
+            value = _measure(view, memory, _in_hour(view, PRICE, site, lead), _in_hour(view, CARBON, site, lead))
+            cheap = not value > memory.table_XY[site, 0]
+        if cheap:
+            next_cheap = lead
+        memory.index_XY[site, lead] = next_cheap
+
+
+@kernel(inline=True, allocates=False)
 def _note_limits(view: ClusterView, memory: RuleMemory) -> None:
     """Notes what an hour may count at each site to be cheap: the last of the cheap hours among the next 24."""
     hour = view.run_1[0].now_s // HOUR_S
@@ -78,6 +92,7 @@ def _note_limits(view: ClusterView, memory: RuleMemory) -> None:
             memory.table_XY[s, at] = value
         cheap = int(np.ceil(memory.number_P[CHEAP_H] / DAY_H * hours))
         memory.table_XY[s, 0] = memory.table_XY[s, max(1, cheap)] if hours > 0 else np.inf
+        _note_next_cheap(view, memory, s)
 
 
 @kernel(inline=True, allocates=False)
@@ -89,21 +104,14 @@ def _is_expensive(view: ClusterView, memory: RuleMemory, site: int) -> bool:
 
 @kernel(inline=True, allocates=False)
 def _next_cheap(view: ClusterView, memory: RuleMemory, site: int, from_s: float) -> int:
-    """Returns the lead of the first cheap hour at a site that ends after a time; without any, past the last one known.
+    """Returns the lead of the first cheap hour at a site that ends after a time; without any, past the hours known.
 
     The present hour is cheap or not by what it is, the others by what is forecast of them.
     """
-    last = min(DAY_H, view.forecast_KSL.shape[2] - 1)
     lead = int(from_s // HOUR_S - view.run_1[0].now_s // HOUR_S)
     if lead == 0 and not _is_expensive(view, memory, site):
         return 0
-    lead = max(1, lead)
-    while lead < last:
-        value = _measure(view, memory, _in_hour(view, PRICE, site, lead), _in_hour(view, CARBON, site, lead))
-        if not value > memory.table_XY[site, 0]:
-            break
-        lead += 1
-    return lead
+    return int(memory.index_XY[site, max(1, lead)]) if lead < DAY_H else max(1, lead)
 
 
 @kernel(inline=True, allocates=False)
@@ -259,8 +267,11 @@ class _Threshold(CompiledScheduler):
         return forecast_remarks(self.needs.forecast, brief)
 
     def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
-        """Returns room for the sorted hours of every site, and for each job's slack."""
-        return RuleMemory.make(numbers=self._numbers, table=np.zeros((len(brief.sites), DAY_H + 1)), job_numbers=(0.0,))
+        """Returns room for the sorted hours of every site, the next cheap one from each on, and each job's slack."""
+        room = (len(brief.sites), DAY_H + 1)
+        return RuleMemory.make(
+            numbers=self._numbers, table=np.zeros(room), index=np.zeros(room, dtype=np.int64), job_numbers=(0.0,)
+        )
 
 
 class SuspendThreshold(_Threshold):

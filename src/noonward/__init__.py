@@ -17,6 +17,7 @@ _HOMES: Final = {
     "Answers": "noonward.decision.cluster.view",
     "BatchEngine": "noonward.engine.cluster.batch",
     "Brief": "noonward.decision.brief",
+    "Checkpoint": "noonward.engine.checkpoint",
     "ClusterEngine": "noonward.engine.cluster.engine",
     "ClusterView": "noonward.decision.cluster.view",
     "CompiledScheduler": "noonward.decision.scheduler",
@@ -63,6 +64,7 @@ __all__ = [
     "Answers",
     "BatchEngine",
     "Brief",
+    "Checkpoint",
     "ClusterEngine",
     "ClusterView",
     "CompiledScheduler",
@@ -132,6 +134,7 @@ if TYPE_CHECKING:
         lead_integral,
     )
     from noonward.decision.scheduler import CompiledScheduler, Scheduler
+    from noonward.engine.checkpoint import Checkpoint
     from noonward.engine.cluster.batch import BatchEngine
     from noonward.engine.cluster.engine import ClusterEngine
     from noonward.errors import NoonwardError

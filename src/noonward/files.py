@@ -16,7 +16,7 @@ import socket
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, TextIO
@@ -117,6 +117,24 @@ def table_bytes(table: pl.DataFrame, suffix: str, compression: Literal["zstd", "
     else:
         table.write_parquet(content, compression=compression)
     return content.getvalue()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Writes arrays from where they lie as an ``.npz`` file, whole or not at all (``whole_file``).
+
+    Args:
+        path: File.
+        arrays: Arrays by name; C-contiguous ones are not copied.
+    """
+    import numpy as np
+
+    with whole_file(path) as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        for name, array in arrays.items():
+            held = np.asarray(array, order="C")
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                header = np.lib.format.header_data_from_array_1_0(held)
+                np.lib.format.write_array_header_2_0(entry, header)
+                entry.write(held.reshape(-1).view(np.uint8).data if held.size else b"")
 
 
 def stored_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:

@@ -1,5 +1,6 @@
 """Small specs for tests of executors; workers import them by this module's name."""
 
+import itertools
 import os
 import signal
 import time
@@ -9,9 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from noonward.data.environments import build_environment
+from noonward.data.scenarios.load import load_scenario
+from noonward.engine.checkpoint import Checkpoint
+from noonward.engine.run import run
 from noonward.errors import MissingExtraError, ScenarioError
 from noonward.notices import tell
 from noonward.runtime.shared import shared
+from noonward.schedule.policies import make_scheduler
 
 
 class OddError(Exception):
@@ -96,6 +102,24 @@ class Reading:
 
     def keep(self, found):
         return found
+
+
+@dataclass(frozen=True)
+class Endless(Square):
+    """A run that is kept in a checkpoint, on a clock that stands still after a while, until the run is to stop."""
+
+    def run(self):
+        times = itertools.count()
+
+        def clock():
+            if (time_s := next(times)) == 30:
+                (self.folder / "under way").touch()
+                while signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:  # it has not been asked to stop
+                    time.sleep(0.01)
+            return float(time_s)
+
+        kept = Checkpoint(self.folder / "kept.npz", clock=clock)
+        return run(build_environment(load_scenario("tiny")), make_scheduler("most-free"), checkpoint=kept).steps
 
 
 @dataclass(frozen=True)

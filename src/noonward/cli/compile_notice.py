@@ -27,6 +27,9 @@ class CompileNotice:
         if kind == "record":
             print(f"{about.removesuffix('; run the policy again')}: it is run again", file=sys.stderr)
             return
+        if kind == "checkpoint":
+            print(about, file=sys.stderr, flush=True)
+            return
         if kind == "renamed" and about not in self._renamed:
             self._renamed.add(about)
             print(f"note: {about}", file=sys.stderr)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
@@ -16,9 +17,12 @@ from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from noonward.cli.options import INTERRUPTED, Interrupted
+from noonward.notices import ask_to_stop
 
 PATIENCE_S: Final = 0.6
 """Seconds after Ctrl-C in which a command may end by itself; a kernel or solver that takes longer is left."""
+LAST_S: Final = 2.0
+"""Seconds after Ctrl-C in which a long run may write a last checkpoint."""
 STACK_BYTES: Final = 64 << 20
 """Stack of the command's thread: compiling functions nests deeply."""
 _said: list[Callable[[], str]] = []
@@ -55,9 +59,11 @@ def what_is_kept() -> str:
 def run_interruptible(work: Callable[[], None], patience_s: float = PATIENCE_S) -> None:
     """Runs a function in a thread and raises what it raises.
 
-    On Ctrl-C the function receives a KeyboardInterrupt. If it has not ended ``patience_s`` later, because compiled code
-    or a solver holds it, the worker processes are killed and the program ends with exit code 130. Files are written
-    whole or not at all (``noonward.files``), so none is half-written then.
+    On Ctrl-C work that can be stopped is asked to stop (``noonward.notices.stoppable``), and given ``LAST_S`` for it.
+    Otherwise the function receives a KeyboardInterrupt. If it has not ended ``patience_s`` later (and ``LAST_S``, where
+    there are worker processes), because compiled code or a solver holds it, the worker processes are killed and the
+    program ends with exit code 130. Files are written whole or not at all (``noonward.files``), so none is half-written
+    then.
 
     Args:
         work: What to run.
@@ -84,9 +90,10 @@ def run_interruptible(work: Callable[[], None], patience_s: float = PATIENCE_S) 
             pass
     except KeyboardInterrupt:
         message = what_is_kept()  # asked while the command still holds what it was doing
-        _interrupt(thread)
-        if not _ends(ended, patience_s):
-            _leave(message)
+        if not (ask_to_stop() and _ends(ended, LAST_S)):
+            _interrupt(thread)
+            if not _ends(ended, patience_s + LAST_S * bool(multiprocessing.active_children())):
+                _leave(message)
         if raised and not isinstance(raised[0], Interrupted):
             print(message, file=sys.stderr)
             raise Interrupted from None
@@ -119,8 +126,6 @@ def _ends(ended: threading.Event, patience_s: float) -> bool:
 
 def _leave(message: str) -> NoReturn:
     """Ends the program at once: worker processes are killed, the terminal's cursor is shown again."""
-    import multiprocessing
-
     for child in multiprocessing.active_children():
         child.kill()
     if sys.stderr.isatty():

@@ -33,6 +33,7 @@ def simulate(
     """Run one policy in one environment; print its ledger."""
     from noonward.evaluate.asked import comparison_folder, require_fit
     from noonward.evaluate.metrics import Metric, to_json
+    from noonward.files import make_folder
     from noonward.ledger.units import unit_of
     from noonward.runtime.executor import map_runs
     from noonward.runtime.runs import RecordedRun
@@ -41,6 +42,7 @@ def simulate(
     chosen = find_policy(policy, scenario.kind)
     spec = RecordedRun(scenario, environment, seed, chosen, comparison_folder(scenario, seed, out))
     require_fit(spec.environment(), [chosen])
+    make_folder(spec.folder)
     (record,) = map_runs([spec])
     content = _flat(record.ledger.as_dict())
     if json:

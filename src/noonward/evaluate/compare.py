@@ -25,7 +25,7 @@ from noonward.evaluate.comparison import Bound, Comparison, Knowing
 from noonward.evaluate.given import GivenPolicy, scenario_given
 from noonward.evaluate.knowing import told, ways_of
 from noonward.evaluate.table import US_DOLLAR, Currency
-from noonward.files import PassingFolder
+from noonward.files import PassingFolder, make_folder
 from noonward.ledger.record import Record
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import CLUSTER
@@ -178,6 +178,7 @@ def _compare(
     folder = comparison_folder(scenario, seed, out)
     forget()
     require_fit(environment_of(scenario, 0, seed), policies)
+    make_folder(folder)
     runs = [RecordedRun(scenario, index, seed, each, folder) for index in range(environments) for each in policies]
 
     def kept_one(place: int, found: Any) -> None:

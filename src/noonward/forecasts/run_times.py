@@ -17,10 +17,12 @@ Each of the three counts with a weight that its past predictions have earned.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8
 from noonward.errors import DataError
@@ -115,6 +117,22 @@ class LearnedRunTimes:
     @score.setter
     def score(self, score: tuple[float, float, float]) -> None:
         self._score_3 = np.array(score)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Returns all that was learned (live); the traits are not in it."""
+        clocks = {
+            f"{name}_{kind}": getattr(clock, name) for kind, clock in enumerate(self._clocks) for name in vars(clock)
+        }
+        groups = np.array(list(self._row_of), np.int64)
+        return {"groups": groups, "reached_KJ": self._reached_KJ, "score_3": self._score_3, **clocks}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restores from ``state()``, in a model of the same traits."""
+        self._row_of = {key: row for row, key in enumerate(state["groups"].tolist())}
+        self._reached_KJ, self._score_3 = np.array(state["reached_KJ"]), np.array(state["score_3"])
+        for kind, clock in enumerate(self._clocks):
+            for name in vars(clock):
+                setattr(clock, name, np.array(state[f"{name}_{kind}"]))
 
     def end(self, jobs: I8, work_J: F8, cause_J: I8) -> None:
         """Learns from jobs that have ended, or (cause RUNNING) that have been running for so long.

@@ -51,6 +51,7 @@ class Kind:
         check_fit: ``(environment, scheduler, name)``; raises ScenarioError where the two do not fit.
         remarks: ``(environment, scheduler) -> notes``: what a reader of the scheduler's results must know.
         run: ``(environment, scheduler, *, seed) -> outcome``; the outcome has ``environment``.
+        resumes: Whether it also takes ``checkpoint`` (``noonward.engine.checkpoint.Checkpoint``).
         settle: ``outcome -> ledger``; the ledger has ``as_dict()``.
         digest: ``environment -> str``, equal for environments in which every run gives the same.
         record_files: ``(outcome, *, policy, seed, scenario_digest, code, notes) -> {file name: content}``; among them
@@ -75,6 +76,7 @@ class Kind:
     read_record: Any
     describe: Any
     objective: Any
+    resumes: bool = False
 
     @property
     def portable(self) -> bool:
@@ -109,6 +111,7 @@ CLUSTER = Kind(
     read_record="noonward.ledger.record:read_record",
     describe="noonward.data.environments:describe_environment",
     objective="noonward.evaluate.cluster_objectives:objective_of",
+    resumes=True,
 )
 """Jobs on GPUs at several sites."""
 EDGE = Kind(

@@ -41,7 +41,10 @@ class Spec(Protocol):
         """Whether another process can carry it out."""
 
     def run(self) -> Any:
-        """Returns the result, which must be picklable. Writes nothing that lasts; may run more than once."""
+        """Returns the result, which must be picklable. Writes nothing that lasts but checkpoints that ``keep`` removes.
+
+        It may run more than once.
+        """
 
     def keep(self, found: Any) -> Any:
         """Writes what ``run`` found, in the process that called ``map_runs``, as soon as it is there; returns it."""

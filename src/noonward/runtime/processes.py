@@ -40,6 +40,8 @@ NOTICE: Final = b"notice"
 """How messages begin that are a worker's notice, not an answer; a pickle never begins so."""
 LISTEN_S: Final = 0.2
 """Seconds for which answers are waited for at a time, so that an interrupt is seen meanwhile."""
+LAST_S: Final = 2.0
+"""Seconds that workers are given to write the last checkpoints of their runs."""
 PATIENCE_S: Final = 1.0
 """Seconds of work after which it is decided whether workers pay."""
 
@@ -101,12 +103,19 @@ class Processes:
                     self.close()
 
     def close(self) -> None:
-        """Kills the workers."""
+        """Ends the workers; runs under way that can be continued are given ``LAST_S`` to write a last checkpoint."""
         with self._starting:
+            busy = [worker for worker in self._workers if worker.place is not None]
+            for worker in busy:
+                worker.process.terminate()
+            until_s = time.monotonic() + LAST_S
+            for worker in busy:
+                worker.process.join(max(0.0, until_s - time.monotonic()))
             for worker in self._workers:
                 worker.process.kill()
             for worker in self._workers:
                 worker.process.join()
+                _hear_out(worker)
                 worker.pipe.close()
             self._workers = []
 
@@ -264,6 +273,17 @@ class _Pace:
         return self.left * sum(some) / max(1, len(some) - 1)
 
 
+def _hear_out(worker: _Worker) -> None:
+    """Passes on what a worker that has ended said last."""
+    try:
+        while worker.pipe.poll():
+            answer = worker.pipe.recv_bytes()
+            if answer.startswith(NOTICE):
+                tell(*pickle.loads(answer[len(NOTICE) :]))
+    except (EOFError, OSError):
+        return
+
+
 def _started() -> _Worker:
     """Starts a worker."""
     context = multiprocessing.get_context("spawn")
@@ -278,7 +298,7 @@ def _started() -> _Worker:
 def _work(pipe: Connection) -> None:
     """Carries out specs until the connection closes, and passes on notices.
 
-    An interrupt is left to the caller, who kills this process.
+    An interrupt is left to the caller, who ends this process: SIGTERM has a run write a last checkpoint if it can.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import noonward.runtime.runs  # noqa: F401  # imported before it says that it is there

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from noonward.errors import DataError, NoonwardError, SchedulerError
 from noonward.files import file_name
@@ -153,7 +153,7 @@ class RecordedRun:
         if self._stands(environment, code):
             return None
         with blaming(self.policy.name, packaged=self.policy.packaged):
-            outcome = run(environment, scheduler, seed=self.seed)
+            outcome = run(environment, scheduler, seed=self.seed, **self._options(code))
         return record_files(
             outcome,
             policy=self.policy.name,
@@ -167,8 +167,30 @@ class RecordedRun:
         """Writes the record, if there is a new one, and returns it."""
         if found is not None:
             write_files(found, self.place)
+        self._checkpoint.unlink(missing_ok=True)
         record: Record = read_record(self.place)
         return record
+
+    @property
+    def _checkpoint(self) -> Path:
+        """File that holds the run while it is under way, beside the folder of its record."""
+        return self.place.with_suffix(".checkpoint")
+
+    def _options(self, code: str) -> dict[str, Any]:
+        """Returns the options of the run: where it is kept while it is under way.
+
+        A run is kept like its record: under a packaged policy alone, and where the folder of all records is, which a
+        worker on another machine may not reach.
+
+        Args:
+            code: ``run_digest``.
+        """
+        if not (find_kind(self.scenario.kind).resumes and self.policy.packaged and self.folder.is_dir()):
+            return {}
+        from noonward.engine.checkpoint import Checkpoint
+
+        about = {"policy": self.policy.name, "scenario": self.scenario.digest, "version": code}
+        return {"checkpoint": Checkpoint(self._checkpoint, about=about, strict=False)}
 
     def _stands(self, environment: Environment, code: str) -> bool:
         """Returns whether the record that lies there is of the same world, policy and version.

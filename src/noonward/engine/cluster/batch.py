@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from noonward.arrays import F8
 from noonward.decision.brief import Brief, Needs
 from noonward.decision.cluster.addresses import disagreement
-from noonward.decision.cluster.assembly import with_slots
 from noonward.decision.cluster.forecasts import ForecastIssuer
 from noonward.decision.cluster.observation import Observation
 from noonward.decision.cluster.view import ASK_RUNNING, ORACLE, Answers, ClusterView
@@ -34,11 +33,11 @@ from noonward.engine.cluster.kernels.world import (
     OWN,
     PARTS,
     PLACE,
-    WORLD_PARTS,
     World,
     arrays_of,
     note_world,
 )
+from noonward.engine.cluster.moving import GROWING, MOVING, PROVIDED, moving, with_moving
 from noonward.errors import InfeasibleActionError, ScenarioError, nearest
 from noonward.forecasts.forecast import Forecast
 from noonward.ledger.segments import Outcome
@@ -47,12 +46,6 @@ from noonward.model.cluster.environment import Environment
 
 Reward = Literal["utility", "at-start", "own"]
 STATE_FORMAT: Final = 9
-MOVING: Final = tuple(part.name for part in PARTS if part.moves)
-"""Arrays of a world that change while it runs."""
-GROWING: Final = ("heap_E", *(part.name for part in PARTS if {"slots", "lives", "segments"} & set(part.axes)))
-"""Arrays of a world that grow while it runs."""
-OWN_GROWING: Final = tuple(part.name for part in WORLD_PARTS if part.name in GROWING)
-"""Those of them that are not part of the view."""
 PROVIDE: Final = {
     batch.LACKS_JOURNEYS: with_more_journeys,
     batch.LACKS_SLOTS: with_more_slots,
@@ -60,8 +53,6 @@ PROVIDE: Final = {
     batch.LACKS_SEGMENTS: with_more_segments,
 }
 """How a world is provided with what it lacks."""
-PROVIDED: Final = ("forecast_KISL", "issued_2")
-"""Arrays that are provided as a run needs them: forecasts are issued again."""
 
 
 class BatchEngine:
@@ -291,8 +282,7 @@ class BatchEngine:
         out: dict[str, NDArray[np.generic]] = {"format": np.array(STATE_FORMAT)}
         out |= {name: array.copy() for name, array in self._board._asdict().items()}
         for b, world in enumerate(self._worlds):
-            arrays = arrays_of(world)
-            out |= {f"{b}/{name}": arrays[name].copy() for name in MOVING}
+            out |= {f"{b}/{name}": array.copy() for name, array in moving(world).items()}
             out[f"{b}/digest"] = np.array(self._digest(b))
         return out
 
@@ -321,12 +311,7 @@ class BatchEngine:
         for name, array in self._board._asdict().items():
             array[:] = state[name]
         for b, world in enumerate(self._worlds):
-            grown: dict[str, Any] = {name: np.zeros_like(state[f"{b}/{name}"]) for name in OWN_GROWING}
-            shown = with_slots(world.shown, len(grown["track_J"]))
-            self._show(b, world._replace(shown=shown, **grown))
-            arrays = arrays_of(self._worlds[b])
-            for name in MOVING:
-                arrays[name][:] = state[f"{b}/{name}"]
+            self._show(b, with_moving(world, {name: state[f"{b}/{name}"] for name in MOVING}))
 
     def _run_rows(self, choice_BN: NDArray[np.int64], first: int, until: int) -> int:
         """Runs some rows to their next questions; returns row x agents + agent of an infeasible choice, or -1."""

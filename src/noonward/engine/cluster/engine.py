@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8
 from noonward.compiled import address_of
 from noonward.decision.announced import Announced
 from noonward.decision.brief import Brief, check_fit
-from noonward.decision.cluster.view import ClusterView
 from noonward.decision.partly_compiled import OnTop, PartlyCompiledScheduler
 from noonward.decision.scheduler import CompiledScheduler, Scheduler
 from noonward.engine.cluster.build import build_world, forecast_issuer, issue_forecasts
@@ -19,7 +21,8 @@ from noonward.engine.cluster.estimates import EstimateIssuer
 from noonward.engine.cluster.infeasible import infeasible
 from noonward.engine.cluster.kernels import loops
 from noonward.engine.cluster.kernels.world import AS_EARNED, NO_REWARDS, UNESTIMATED, UNISSUED
-from noonward.engine.cluster.pace import Pace
+from noonward.engine.cluster.moving import Arrays, packed, unpacked, with_moving
+from noonward.engine.cluster.pace import Pace, Pauses
 from noonward.engine.cluster.stepped import SteppedEngine
 from noonward.errors import InfeasibleActionError, ScenarioError
 from noonward.ledger.segments import Outcome
@@ -138,67 +141,98 @@ class ClusterEngine(SteppedEngine):
         else:
             super()._provide(what)
 
-    def run_compiled(self) -> None:
+    def run_compiled(self, pauses: Pauses | None = None, *, asked: bool = False) -> None:
         """Runs to the end under the scheduler's compiled rule, or under a partial one, or one below, and ``decide``.
+
+        Args:
+            pauses: Who looks at the run now and then; what is decided is the same.
+            asked: Whether a question waits for its answer, as after ``load_state``.
 
         Raises:
             InfeasibleActionError: An answer is infeasible.
             TypeError: The scheduler has no compiled rule.
         """
         scheduler = self.scheduler
-        if isinstance(scheduler, PartlyCompiledScheduler | OnTop):
-            self._run_partly_compiled(scheduler)
-            return
-        if not isinstance(scheduler, CompiledScheduler):
+        if not isinstance(scheduler, CompiledScheduler | PartlyCompiledScheduler | OnTop):
             raise TypeError(f"{type(scheduler).__name__} has no compiled rule; run it with compiled=False")
-        if self.each_slot:
-            failed = self._provided(lambda: self._run_below(scheduler, self.view))
-        else:
-            failed = self._provided(
-                lambda: int(
-                    loops.run_on_arrival(
-                        self._address(), address_of(scheduler.rule), scheduler.question_address(self.view, self.answers)
-                    )
-                )
-            )
-        if failed:
-            raise self._infeasible(failed)
-
-    def _run_below(
-        self,
-        scheduler: CompiledScheduler | PartlyCompiledScheduler,
-        view: ClusterView,
-        until_s: float = np.inf,
-        running: bool = True,
-    ) -> int:
-        """Runs each-slot under a compiled or partial rule, which is shown a view; returns what stopped it."""
-        rule = scheduler.partial_rule if isinstance(scheduler, PartlyCompiledScheduler) else scheduler.rule
-        question = scheduler.question_address(view, self.answers)
-        return int(loops.run_each_slot(self._address(), address_of(rule), question, until_s, int(running)))
-
-    def _run_partly_compiled(self, scheduler: PartlyCompiledScheduler | OnTop) -> None:
-        """Runs to the end under a partial rule or the scheduler below, and under ``decide`` wherever these decline."""
-        asked = bool(self.step())
+        asked = asked or bool(self.step())
         while asked:
+            if pauses is not None:
+                pauses.look()
             scheduler.decide(self.view, self.answers)
-            if isinstance(scheduler, PartlyCompiledScheduler):
-                stopped = self._provided(lambda: self._run_below(scheduler, self.view))
-            elif (below := scheduler.resting_on(self.view)) is None:
+            below = scheduler.resting_on(self.view) if isinstance(scheduler, OnTop) else scheduler
+            if below is None:
                 asked = bool(self.step())
                 continue
-            else:
-                stopped = self._provided(lambda: self._rest(scheduler, below))
+            until_s = np.inf if pauses is None else pauses.until_s(self.view.now_s)
+            stopped = self._run_under(below, min(until_s, self._announced_s()))
             if stopped < 0:
                 raise self._infeasible(stopped)
             self._pace.note(int(self.world.engine_1["next_arrival"][0]))
             asked = stopped == loops.DECLINED
 
-    def _rest(self, scheduler: OnTop, below: CompiledScheduler | PartlyCompiledScheduler) -> int:
-        """Runs under the scheduler below another one until a grid event is announced; returns what stopped it."""
+    def _run_under(self, below: CompiledScheduler | PartlyCompiledScheduler, until_s: float) -> int:
+        """Runs under a compiled or partial rule until a time, s; returns what stopped it.
+
+        Args:
+            below: Whose rule it is: the scheduler, or the one that it rests on.
+            until_s: Time, s; the first question from then on waits for its answer.
+        """
+        rule = address_of(below.partial_rule if isinstance(below, PartlyCompiledScheduler) else below.rule)
+        scheduler = self.scheduler
+
+        def loop() -> int:
+            view = scheduler.shown_below(self.view) if isinstance(scheduler, OnTop) else self.view
+            question = below.question_address(view, self.answers)
+            if not self.each_slot:
+                return int(loops.run_on_arrival(self._address(), rule, question, until_s))
+            running = scheduler.bends_below if isinstance(scheduler, OnTop) else True
+            return int(loops.run_each_slot(self._address(), rule, question, until_s, int(running)))
+
+        return self._provided(loop)
+
+    def _announced_s(self) -> float:
+        """Returns when the next grid event is announced to a scheduler that rests until then, s; infinite: never."""
+        if not isinstance(self.scheduler, OnTop):
+            return np.inf
         now_s = self.view.now_s
-        known_s = [each.event.known_s for each in self.environment.events if each.event.known_s > now_s]
-        until_s = min(known_s, default=np.inf)
-        return self._run_below(below, scheduler.shown_below(self.view), until_s, scheduler.bends_below)
+        return min((known for each in self.environment.events if (known := each.event.known_s) > now_s), default=np.inf)
+
+    def state(self) -> Arrays:
+        """Returns all that changes in the run, while a question waits for its answer; the environment is not in it.
+
+        The scheduler has its own (``Scheduler.state``). The arrays are live: store them before the run continues.
+        """
+        world = self.world
+        state = packed(world) | {"limit_SH": world.answers.limit_SH}
+        if self._estimates is not None:
+            state["submitted_R"] = world.submitted_R[: world.engine_1["estimated"][0]]
+            state |= {f"estimates/{name}": array for name, array in self._estimates.state().items()}
+        return state
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restores from ``state()``, in a new engine of the same environment, scheduler and seed.
+
+        The question then waits for its answer, and the run continues byte for byte as it would have.
+
+        Raises:
+            ScenarioError: The state is of another run; nothing has changed.
+        """
+        mine = self.state()
+        if set(mine) != set(state) or any(
+            state[name].dtype != array.dtype or state[name].shape[1:] != array.shape[1:] for name, array in mine.items()
+        ):
+            raise ScenarioError(
+                "the state is of another run: its sites, classes or questions differ; build the engine from the "
+                "environment and the scheduler that it was saved with"
+            )
+        self.world = with_moving(self.world, unpacked(state, len(self.environment.jobs)))
+        self.world.answers.limit_SH[:] = state["limit_SH"]
+        if self._estimates is not None:
+            self.world.submitted_R[: len(state["submitted_R"])] = state["submitted_R"]
+            prefix = "estimates/"
+            own = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            self._estimates.load_state(own)
 
     def outcome(self, rewards_K: F8 | None = None) -> Outcome:
         """Returns what has happened so far."""

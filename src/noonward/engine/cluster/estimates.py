@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.engine.cluster.kernels.world import World
+from noonward.engine.cluster.moving import Arrays
 from noonward.forecasts.run_times import LearnedRunTimes
 from noonward.ledger.segments import DONE, OVERDUE, RUNNING
 from noonward.model.cluster import knowledge
@@ -45,6 +50,15 @@ class EstimateIssuer:
         for k, name in enumerate(TOLD):
             world.submitted_R[name][rows] = estimate_JK[:, k]
         world.engine_1["estimated"] = until
+
+    def state(self) -> Arrays:
+        """Returns what it has learned and which jobs it still follows (live)."""
+        return {"open": self._open, "seen": np.array(self._seen), **self._model.state()}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restores from ``state()``, in an issuer of the same environment."""
+        self._open, self._seen = np.array(state["open"]), int(state["seen"])
+        self._model.load_state(state)
 
     def _learn(self, world: World, arrived: int, now_s: float) -> None:
         """Learns from the jobs that have arrived before a time and been running by then."""

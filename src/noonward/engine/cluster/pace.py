@@ -1,9 +1,9 @@
-"""How far a run is, told while it works."""
+"""How far a run is, told while it works; and who looks at it now and then."""
 
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Final, Protocol
 
 from noonward.notices import tell
 
@@ -33,3 +33,17 @@ class Pace:
             return
         self._told = now
         tell("within", f"{arrived:,} of {self._jobs:,} jobs")
+
+
+class Pauses(Protocol):
+    """Looks at a run now and then: between a question and its answer, when nothing is under way."""
+
+    def look(self) -> None:
+        """Looks at the run: a question waits for its answer. What it raises ends the run."""
+
+    def until_s(self, now_s: float) -> float:
+        """Returns the time of the run until which a compiled loop need not pause, s.
+
+        Args:
+            now_s: Time of the question, s.
+        """

@@ -56,8 +56,8 @@ def run_each_slot(place: int, rule: int, question: int, until_s: float, running:
         answered = True
 
 
-@kernel(int64(int64, int64, int64), allocates=False)
-def run_on_arrival(place: int, rule: int, question: int) -> int:
+@kernel(int64(int64, int64, int64, float64), allocates=False)
+def run_on_arrival(place: int, rule: int, question: int, until_s: float) -> int:
     """Does for protocol on-arrival what ``run_each_slot`` does."""
     w = world_at(place)
     answered = w.shown.run_1[0].kind != 0 and not w.engine_1[0].ended and not w.engine_1[0].unissued
@@ -72,7 +72,7 @@ def run_on_arrival(place: int, rule: int, question: int) -> int:
                 return kind
         if w.engine_1[0].unissued and show_forecast(w) == UNISSUED:
             return UNISSUED
-        if rule == NOBODY or not call_at(rule, question):
+        if w.shown.run_1[0].now_s >= until_s or rule == NOBODY or not call_at(rule, question):
             return DECLINED
         answered = True
 
@@ -97,5 +97,5 @@ def step_each_slot(place: int) -> int:
 @kernel(int64(int64), allocates=False)
 def step_on_arrival(place: int) -> int:
     """Does for protocol on-arrival what ``step_each_slot`` does."""
-    stopped = run_on_arrival(place, NOBODY, 0)
+    stopped = run_on_arrival(place, NOBODY, 0, np.inf)
     return world_at(place).shown.run_1[0].kind if stopped == DECLINED else stopped

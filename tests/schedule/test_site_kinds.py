@@ -65,6 +65,15 @@ def test_jobs_find_room_at_every_site_of_a_kind():
     assert sorted(outcome.job_J["site"].tolist()) == [1, 2, 3]
 
 
+def test_a_job_goes_to_the_site_of_a_kind_with_most_room_at_its_start():
+    """A gang of three and three small jobs, of an hour; three alike sites of four GPUs cost nothing."""
+    jobs = [{"work": HOUR_S, "slack_s": 1800.0, "gpus": gpus} for gpus in (3, 1, 1, 1)]
+    environment = world([8, 4, 4, 4], jobs, (0, 1, 1, 1), price=[[4000.0], [0.0], [0.0], [0.0]])
+    outcome = run(environment, BidPrice(Forecast("perfect"), exact_sites=1))
+    used = np.bincount(outcome.job_J["site"], outcome.job_J["gpus"], 4)
+    assert sorted(used.tolist()) == [0, 1, 2, 3]
+
+
 def test_sites_of_one_kind_share_prices_and_others_have_their_own():
     environment = build_environment(many_sites(1500, 6, zones=2))
     scheduler = BidPrice(Forecast("regression"), exact_sites=1)

@@ -95,6 +95,20 @@ def _best_room_at(
     return best, best_slot
 
 
+@kernel(inline=True, allocates=False)
+def _roomiest(sites: Records, kinds: Kinds, booked_ST: I8, column: int, x: int, begin: int, s: int, home: int) -> int:
+    """Returns the number, among the sites of an option, of the one with most GPUs not booked in a column of the books.
+
+    Of several the first counts, beginning with a number.
+    """
+    most, number = -1, begin
+    for k in range(begin, begin + sites_of(kinds, x)):
+        d = member(kinds, x, k, -1, s, home)
+        if d >= 0 and sites[d].gpus - booked_ST[d, column] > most:
+            most, number = sites[d].gpus - booked_ST[d, column], k
+    return number
+
+
 @kernel(allocates=False)
 def best_room(
     view: ClusterView,
@@ -112,7 +126,8 @@ def best_room(
 
     The option that is worth most whatever the room comes first; of the others, in their order, only those that may be
     worth as much as what was found are looked at. Of equal values the first option's counts. The sites of one kind
-    are looked at one after the other, beginning with another one for every job, until one has room for the best start.
+    are looked at one after the other, beginning with the one that has most room at the best start, until one has room
+    for the whole run.
     """
     hours, sites, home = prices.price_SH.shape[1], view.site_S, view.home_I[view.job_J[job].origin]
     promising, most = -1, 0.0
@@ -131,8 +146,14 @@ def best_room(
         option = option_X[x]
         if option.most_usd < best - SAME_USD or (i == promising):
             continue
+        first = 0
+        if sites_of(kinds, x) > 1:
+            _, start_h = best_at(sites, hours, prices.paid_SR, prices.energy_SR, option, 0, 0.0, 0.0)
+            slot = int(np.ceil(start_h * np.round(HOUR_S / view.run_1[0].slot_s)))
+            column = max(slot, first_slot(view, job, s, option.site) - slot_0)
+            first = _roomiest(sites, kinds, booked_ST, column, x, view.job_J[job].serial, s, home)
         for k in range(sites_of(kinds, x)):
-            d = member(kinds, x, view.job_J[job].serial + k, option.site, s, home)
+            d = member(kinds, x, first + k, option.site, s, home)
             if d < 0:
                 continue
             value, slot = _best_room_at(view, prices, option, booked_ST, slot_0, last_s, reserve, job, s, d, 0.0)

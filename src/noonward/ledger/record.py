@@ -302,10 +302,8 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     recorded: dict[str, Any] = {}
     if jobs.has_record:
         sites = np.maximum(jobs.recorded_site_J[rows], -1)
-        recorded = {
-            "recorded_site": _texts(environment.sites, sites),
-            "recorded_start_s": jobs.recorded_start_s_J[rows],
-        }
+        start_s_J = jobs.recorded_start_s_J[rows]
+        recorded = {"recorded_site": _texts(environment.sites, sites), "recorded_start_s": start_s_J}
     return pl.DataFrame(
         {
             **asked,

@@ -79,12 +79,13 @@ def write_parts(file: BinaryIO, tables: Iterator[pl.DataFrame]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    writer = None
-    for table in tables:
-        part = table.to_arrow(compat_level=pl.CompatLevel.oldest())
-        if writer is None:
-            texts = [column.name for column in part.schema if pa.types.is_dictionary(column.type)]
-            writer = pq.ParquetWriter(file, part.schema, compression="lz4", use_dictionary=texts)
+    def arrow(table: pl.DataFrame) -> pa.Table:
+        return table.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+    part = arrow(next(tables))
+    texts = [column.name for column in part.schema if pa.types.is_dictionary(column.type)]
+    with pq.ParquetWriter(file, part.schema, compression="lz4", use_dictionary=texts) as writer:
         writer.write_table(part)
-    assert writer is not None, "a table has at least one part"
-    writer.close()
+        del part
+        for table in tables:
+            writer.write_table(arrow(table))

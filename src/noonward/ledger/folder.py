@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from noonward.errors import DataError
 from noonward.files import whole_folder, write_text
@@ -29,6 +30,12 @@ def json_bytes(content: dict[str, Any]) -> bytes:
 def digest_of(content: bytes) -> str:
     """Returns the digest of a file's content that a manifest holds."""
     return hashlib.sha256(content).hexdigest()[:32]
+
+
+def file_digest(path: Path) -> str:
+    """Returns the digest of a file's content, which is not read into memory whole."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 def manifest_digest(manifest: dict[str, Any]) -> str:
@@ -64,28 +71,47 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return content
 
 
-def write_files(files: dict[str, bytes], folder: Path) -> dict[str, Any]:
+Content = bytes | Callable[[BinaryIO], None]
+"""What a file holds, or, where that may be large, what writes it to a file."""
+
+
+def content_bytes(content: Content) -> bytes:
+    """Returns what a file holds, all in memory."""
+    if isinstance(content, bytes):
+        return content
+    file = io.BytesIO()
+    content(file)
+    return file.getvalue()
+
+
+def write_files(files: Mapping[str, Content], folder: Path) -> dict[str, Any]:
     """Writes a record's files to its folder atomically; an earlier record there is replaced.
 
     The manifest is written last, with an entry ``digests``: the digest of every file by name, and its own.
 
     Args:
-        files: Content of the files by name, ``manifest.json`` among them.
+        files: Content of the files by name, ``manifest.json`` and other JSON files as bytes among them.
         folder: Where.
 
     Returns:
         The content of its JSON files by name without ending, as ``read_json_files`` would read it.
     """
-    others = {name: content for name, content in files.items() if name != MANIFEST}
-    manifest = json.loads(files[MANIFEST])
-    digests = {name: digest_of(content) for name, content in others.items()}
-    sealed = manifest | {"digests": digests | {MANIFEST: manifest_digest(manifest)}}
+    said = {Path(name).stem: json.loads(content_bytes(files[name])) for name in files if name.endswith(".json")}
+    manifest, digests = said["manifest"], {}
     with whole_folder(folder) as part:
-        for name, content in others.items():
-            (part / name).write_bytes(content)
+        for name, content in files.items():
+            if name == MANIFEST:
+                continue
+            if isinstance(content, bytes):
+                digests[name] = digest_of(content)
+                (part / name).write_bytes(content)
+            else:
+                with (part / name).open("xb") as file:
+                    content(file)
+                digests[name] = file_digest(part / name)
+        sealed = manifest | {"digests": digests | {MANIFEST: manifest_digest(manifest)}}
         (part / MANIFEST).write_bytes(json_bytes(sealed))
-    said = {Path(name).stem: json.loads(content) for name, content in others.items() if name.endswith(".json")}
-    return {"manifest": sealed} | said
+    return said | {"manifest": sealed}
 
 
 def read_json_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
@@ -120,11 +146,10 @@ def read_json_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
             continue
         if not (folder / name).is_file():
             raise damaged(folder, f"{name} is missing")
-        content = (folder / name).read_bytes()
-        if digests.get(name) != digest_of(content):
+        if digests.get(name) != file_digest(folder / name):
             raise damaged(folder, _other(name))
         if name.endswith(".json"):
-            contents[Path(name).stem] = _json(folder, name, content)
+            contents[Path(name).stem] = _json(folder, name, (folder / name).read_bytes())
     return contents
 
 
@@ -140,6 +165,22 @@ def read_table(folder: Path, name: str) -> pl.DataFrame:
         return pl.read_parquet(folder / name)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise damaged(folder, f"{name} cannot be read any more") from error
+
+
+def scan_table(folder: Path, name: str) -> pl.LazyFrame:
+    """Returns a Parquet file of a record as a table of which only what is asked for is read.
+
+    Raises:
+        DataError: It is missing or damaged, though it was whole when the record was read.
+    """
+    import polars as pl
+
+    try:
+        table = pl.scan_parquet(folder / name)
+        table.collect_schema()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise damaged(folder, f"{name} cannot be read any more") from error
+    return table
 
 
 def damaged(folder: Path, why: object) -> DataError:

@@ -215,7 +215,7 @@ def late_s_of(outcome: Outcome, started_late_s_J: F8) -> F8:
     """
     if outcome.segment_K is None:
         return started_late_s_J
-    segment_K, deadline_s_J = outcome.segment_K, outcome.environment.job_records["deadline_s"]
+    segment_K, deadline_s_J = outcome.segment_K, outcome.environment.deadline_s_J
     load_K = np.flatnonzero((segment_K["kind"] == LOAD) & (segment_K["from_s"] <= outcome.ended_s))
     last_J = np.full(len(started_late_s_J), -1)
     last_J[segment_K["job"][load_K]] = load_K

@@ -332,6 +332,11 @@ class SettledRun:
     free_A: F8
     standing_A: F8
 
+    def of_jobs(self, rows: slice) -> SettledRun:
+        """Returns what some jobs used; all else is that of the whole run."""
+        power = SettledPower(**{name: column[rows] for name, column in vars(self.power).items()})
+        return replace(self, power=power, move_JA=self.move_JA[rows], result_JA=self.result_JA[rows])
+
 
 def settle_run(outcome: Outcome) -> SettledRun:
     """Settles the segments and transfers of a run."""

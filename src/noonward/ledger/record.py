@@ -13,20 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noonward.arrays import I8
+from noonward.errors import DataError
 from noonward.files import table_bytes
-from noonward.ledger.folder import FORMAT, damaged, json_bytes, read_json_files, read_table, write_files
+from noonward.ledger.folder import (
+    FORMAT,
+    Content,
+    content_bytes,
+    damaged,
+    json_bytes,
+    read_json_files,
+    read_table,
+    scan_table,
+    write_files,
+)
 from noonward.ledger.interruptions import job_columns, paused_s_of
 from noonward.ledger.ledger import Ledger, SettledRun, settle_run, total
 from noonward.ledger.machine import machine, versions
 from noonward.ledger.segments import JOB_OUTCOME, SEGMENT, SEGMENT_COLUMNS, SEGMENT_NAMES, STATUS_NAMES, Outcome
 from noonward.ledger.service import Service, measure_service, waiting_jobs
 from noonward.ledger.sweep import count_arrivals, count_waiting, spread_power
+from noonward.ledger.table_parts import day_parts, parquet_content
 from noonward.ledger.withheld import switched_off
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.setting import add_array
 from noonward.model.signals import CARBON_NAME, PRICE_NAME
 from noonward.sources import package_digest
-from noonward.units import HOUR_S
+from noonward.units import DAY_S, HOUR_S
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,6 +46,9 @@ if TYPE_CHECKING:
 
 FILES: Final = ("manifest.json", "jobs.parquet", "hours.parquet", "ledger.json", "service.json")
 """Files of a record; where schedulers were asked about running jobs, it also holds ``segments.parquet``."""
+
+TIMES: Final = {"jobs": ("arrival_s", DAY_S), "hours": ("hour", 24), "segments": ("from_s", DAY_S)}
+"""Tables of a record, and the column of each that says what day a row is of: its name, and how much of it is a day."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +80,36 @@ class Record:
     @property
     def segments(self) -> pl.DataFrame | None:
         """One row per segment of suspended jobs (``segment_table``); None where nobody was asked about running jobs."""
-        name = "segments.parquet"
-        return read_table(self.folder, name) if name in self.manifest["digests"] else None
+        return read_table(self.folder, "segments.parquet") if "segments" in self._tables else None
+
+    def scan(self, table: str, day: int | None = None) -> pl.LazyFrame:
+        """Returns a table that is read only as far as it is asked for: some columns, some rows, sums of either.
+
+        Args:
+            table: ``jobs``, ``hours`` or ``segments``.
+            day: Rows of one day of the run, from 0: jobs that arrive then, its hours, or segments that begin then. Only
+                the parts of the file are read that may hold some. None: all rows.
+
+        Raises:
+            DataError: The record has no such table, or it is damaged.
+
+        Example:
+            ``record.scan("jobs", day=3).select("site", "energy_kwh").group_by("site").sum().collect()``
+        """
+        import polars as pl
+
+        if table not in self._tables:
+            raise DataError(f"{self.folder} has no table {table!r}; it has {', '.join(self._tables)}")
+        frame = scan_table(self.folder, f"{table}.parquet")
+        if day is None:
+            return frame
+        column, per_day = TIMES[table]
+        return frame.filter((pl.col(column) >= day * per_day) & (pl.col(column) < (day + 1) * per_day))
+
+    @property
+    def _tables(self) -> list[str]:
+        """Names of the tables that it has."""
+        return [name for name in TIMES if f"{name}.parquet" in self.manifest["digests"]]
 
 
 def manifest_of(
@@ -168,8 +211,8 @@ def write_record(
         code: Digest of the sources that the run rests on; by default that of the whole package.
         notes: What a reader must know beside the environment's notes.
     """
-    files = record_files(outcome, policy=policy, seed=seed, scenario_digest=scenario_digest, code=code, notes=notes)
-    return _record(folder, write_files(files, folder))
+    contents = _contents(outcome, manifest_of(outcome, policy, seed, scenario_digest, code, notes))
+    return _record(folder, write_files(contents, folder))
 
 
 def record_files(
@@ -185,18 +228,30 @@ def record_files(
 
     Arguments as in ``write_record``.
     """
+    contents = _contents(outcome, manifest_of(outcome, policy, seed, scenario_digest, code, notes))
+    return {name: content_bytes(content) for name, content in contents.items()}
+
+
+def _contents(outcome: Outcome, manifest: dict[str, Any]) -> dict[str, Content]:
+    """Returns the content of a record's files by name; tables of many jobs are made in parts, when they are written."""
+    service = measure_service(outcome)
     settled = settle_run(outcome)
-    ledger, service = total(outcome, settled), measure_service(outcome)
-    manifest = manifest_of(outcome, policy, seed, scenario_digest, code, notes)
-    files = {}
-    tables = {"jobs": job_table(outcome, settled), "hours": hour_table(outcome)}
+    ledger = total(outcome, settled)
+    parts = day_parts(outcome.environment.jobs.arrival_s_J)
+
+    def jobs_of(rows: slice) -> pl.DataFrame:
+        return job_table(outcome.of_jobs(rows), settled.of_jobs(rows))
+
+    def segments_of(rows: slice) -> pl.DataFrame:
+        return segment_table(outcome.of_jobs(rows))
+
+    contents = {"jobs.parquet": parquet_content(parts, jobs_of)}
+    contents["hours.parquet"] = table_bytes(hour_table(outcome), ".parquet", "lz4")
     if outcome.segment_K is not None:
-        tables["segments"] = segment_table(outcome)
-    for name, table in tables.items():
-        files[f"{name}.parquet"] = table_bytes(table, ".parquet", "lz4")
+        contents["segments.parquet"] = parquet_content(parts, segments_of)
     for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
-        files[f"{name}.json"] = json_bytes(content)
-    return files
+        contents[f"{name}.json"] = json_bytes(content)
+    return contents
 
 
 def read_record(folder: Path) -> Record:
@@ -227,12 +282,12 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     last columns say how often and for how long each job was suspended, and the GPU-hours that this and power caps took.
 
     Args:
-        outcome: The run.
-        settled: Its settlement, if it is there already.
+        outcome: The run, or some of its jobs (``Outcome.of_jobs``).
+        settled: Its settlement, which some of the jobs need; None: it is made.
     """
     import polars as pl
 
-    environment, jobs = outcome.environment, outcome.environment.jobs
+    environment, jobs, rows = outcome.environment, outcome.environment.jobs, outcome.rows
     job_J = {name: np.ascontiguousarray(outcome.job_J[name]) for name in JOB_OUTCOME.names or ()}
     settled = settled or settle_run(outcome)
     fleet, started = environment.fleet, outcome.started_J
@@ -243,19 +298,20 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
     still_s_J = paused_s_of(outcome)
     details = environment.details
     asked = {} if details is None else {name: details[name] for name in ("job_id", "user", "team", "state")}
-    asked = {name: column for name, column in asked.items() if not column.is_null().all()}
+    asked = {name: column[rows] for name, column in asked.items() if column.null_count() < len(column)}
     recorded: dict[str, Any] = {}
     if jobs.has_record:
-        sites = np.maximum(jobs.recorded_site_J, -1)
-        recorded = {"recorded_site": _texts(environment.sites, sites), "recorded_start_s": jobs.recorded_start_s_J}
+        sites = np.maximum(jobs.recorded_site_J[rows], -1)
+        start_s_J = jobs.recorded_start_s_J[rows]
+        recorded = {"recorded_site": _texts(environment.sites, sites), "recorded_start_s": start_s_J}
     return pl.DataFrame(
         {
             **asked,
-            "arrival_s": jobs.arrival_s_J,
-            "origin": _texts(points, jobs.origin_J),
-            "class": _texts(fleet.classes, jobs.class_J),
-            "work": jobs.work_J,
-            "slack_s": jobs.slack_s_J,
+            "arrival_s": jobs.arrival_s_J[rows],
+            "origin": _texts(points, jobs.origin_J[rows]),
+            "class": _texts(fleet.classes, jobs.class_J[rows]),
+            "work": jobs.work_J[rows],
+            "slack_s": jobs.slack_s_J[rows],
             "status": _texts(STATUS_NAMES, job_J["status"]),
             "site": _texts(environment.sites, job_J["site"]),
             "gpus": np.where(started, job_J["gpus"], 0),
@@ -265,7 +321,7 @@ def job_table(outcome: Outcome, settled: SettledRun | None = None) -> pl.DataFra
             "finish_s": job_J["finish_s"],
             "power_w": job_J["power_w"],
             "units": outcome.units_J,
-            "units_per_s": jobs.work_J / (seconds_J - still_s_J),
+            "units_per_s": jobs.work_J[rows] / (seconds_J - still_s_J),
             "energy_kwh": settled.power.job_JA[:, 0],
             "energy_usd": settled.power.job_JA[:, 1],
             "carbon_kg": settled.power.job_JA[:, 2],
@@ -292,7 +348,7 @@ def segment_table(outcome: Outcome) -> pl.DataFrame:
     segment_K = segment_K[segment_K["from_s"] < outcome.ended_s]
     return pl.DataFrame(
         {
-            "job": segment_K["job"],
+            "job": segment_K["job"] + outcome.first,
             "kind": _texts(SEGMENT_NAMES, segment_K["kind"]),
             "site": _texts(outcome.environment.sites, segment_K["site"]),
             **{column: segment_K[name] for column, name in SEGMENT_COLUMNS.items()},

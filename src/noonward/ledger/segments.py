@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, fields
-from typing import Final
+from bisect import bisect_left
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I4, I8, Bools, Records
 from noonward.model.cluster.environment import Environment
@@ -223,7 +225,7 @@ class Outcome:
         job_J: What became of every job: JOB_OUTCOME records.
         power: Power of the jobs.
         transfer_X: Journeys of jobs and results: TRANSFER records; those of one job in the order of time.
-        overhead: Stops and loads of suspended jobs, and runs whose work was lost.
+        overhead: Stops and loads of suspended jobs, and runs whose work was lost, by job.
         segment_K: All segments of the jobs that have been suspended or capped or have failed, also beyond the run's
             end: SEGMENT records by job, then time. None where no running job could be stopped.
         over_cap_gpu_s_S: Use above the capacity curves, GPU-seconds per site; zeros without curves.
@@ -231,6 +233,7 @@ class Outcome:
         steps: Questions asked.
         meters: The engine's own meters.
         rewards_K: Reward of every step, USD, if asked for.
+        first: Number of the first job among those of the environment: 0, except in what ``of_jobs`` returns.
     """
 
     environment: Environment
@@ -244,6 +247,36 @@ class Outcome:
     steps: int
     meters: Meters
     rewards_K: F8 | None = None
+    first: int = 0
+
+    def of_jobs(self, rows: slice) -> Outcome:
+        """Returns what became of some jobs that follow each other, numbered from 0, with their segments.
+
+        Power of runs and journeys are left out, and all else is that of the whole run.
+
+        Args:
+            rows: Jobs of this outcome, from its begin (included) to its end (excluded).
+        """
+        segment_K, overhead = self.segment_K, self.overhead
+        if segment_K is not None:
+            segment_K = segment_K[_of_jobs(segment_K["job"], rows)].copy()
+            segment_K["job"] -= rows.start
+        mine = _of_jobs(overhead.job_K, rows)
+        columns = {one.name: getattr(overhead, one.name)[mine] for one in fields(Overhead)}
+        return replace(
+            self,
+            job_J=self.job_J[rows],
+            power=PowerSegments.none(),
+            transfer_X=self.transfer_X[:0],
+            overhead=Overhead(**columns | {"job_K": columns["job_K"] - np.int32(rows.start)}),
+            segment_K=segment_K,
+            first=self.first + rows.start,
+        )
+
+    @property
+    def rows(self) -> slice:
+        """Where its jobs stand among those of the environment."""
+        return slice(self.first, self.first + len(self.job_J))
 
     @functools.cached_property
     def occupied(self) -> PowerSegments:
@@ -272,7 +305,7 @@ class Outcome:
         start_s_J, finish_s_J = self.job_J["start_s"], self.job_J["finish_s"]
         ran_s_J, whole_s_J = np.minimum(finish_s_J, self.ended_s) - start_s_J, finish_s_J - start_s_J
         share_J = np.divide(ran_s_J, whole_s_J, out=np.ones_like(ran_s_J), where=whole_s_J != 0)
-        units_J = np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J
+        units_J = np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J[self.rows]
         if self.segment_K is not None:
             noted_J = np.isin(np.arange(len(units_J)), self.segment_K["job"])
             units_J = np.where(noted_J, segment_units(self.segment_K, len(units_J), self.ended_s), units_J)
@@ -293,6 +326,11 @@ class Outcome:
         columns += [self.job_J[name] for name in JOB_OUTCOME.names or ()]
         columns += [self.transfer_X, self.over_cap_gpu_s_S, self.ended_s, self.steps]
         return b"".join(np.asarray(column).tobytes() for column in columns)
+
+
+def _of_jobs(job_K: NDArray[np.integer[Any]], rows: slice) -> slice:
+    """Returns where what is sorted by job is of some jobs; copies nothing."""
+    return slice(bisect_left(job_K, rows.start), bisect_left(job_K, rows.stop))
 
 
 def useful_share(segment_K: Records) -> F8:

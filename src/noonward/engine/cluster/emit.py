@@ -109,7 +109,9 @@ def _transfers(environment: Environment, world: World, outcome_R: Records) -> Re
     once = environment.protocol == "on-arrival" and bool(travel)
     return_some = bool((jobs.result_gb_J > 0).any())
     out_X = np.empty(noted + (once + return_some) * len(submitted_R), TRANSFER)
-    _write_noted_journeys(world, out_X[:noted])
+    _emit_noted(
+        world.heap_E[len(world.heap_E) - noted :], world.outcome_R, submitted_R, world.shown.freedom_C, out_X[:noted]
+    )
     if not once and not return_some:
         return out_X
     link_IS = world.shown.link_IS
@@ -119,19 +121,31 @@ def _transfers(environment: Environment, world: World, outcome_R: Records) -> Re
     return out_X[: noted + used]
 
 
-def _write_noted_journeys(world: World, out_X: Records) -> None:
-    """Writes the journeys that protocol each-slot noted."""
-    event_X = world.heap_E[len(world.heap_E) - len(out_X) :][::-1]
-    item_X = event_X["item"]
-    out_X["kind"] = OWN_JOURNEY
-    out_X["job"] = item_X & ((1 << SITE_SHIFT) - 1)
-    out_X["ingress"] = item_X >> INGRESS_SHIFT
-    out_X["site"] = (item_X >> SITE_SHIFT) & ((1 << (INGRESS_SHIFT - SITE_SHIFT)) - 1)
-    out_X["size_gb"] = world.submitted_R["move_gb"][out_X["job"]]
-    out_X["time_s"] = event_X["time"]
-    began_X = world.outcome_R["start_s"][out_X["job"]] < out_X["time_s"]  # it travels with its checkpoint
-    class_X = world.submitted_R["class_"][out_X["job"]]
-    out_X["size_gb"] += np.where(began_X, world.shown.freedom_C["checkpoint_gb"][class_X], 0.0)
+@kernel(allocates=False)
+def _emit_noted(
+    journey_X: Records, outcome_R: Records, submitted_R: Records, freedom_C: Records, out_X: Records
+) -> None:
+    """Writes the journeys that protocol each-slot noted; a job that has begun to run travels with its checkpoint.
+
+    Args:
+        journey_X: What was noted, the first one last.
+        outcome_R: What became of every job.
+        submitted_R: What was asked.
+        freedom_C: Freedoms of the classes.
+        out_X: Receives the journeys.
+    """
+    for x in range(len(out_X)):
+        event = journey_X[len(journey_X) - 1 - x]
+        j = event.item & ((1 << SITE_SHIFT) - 1)
+        size_gb = submitted_R[j].move_gb
+        if outcome_R[j].start_s < event.time:
+            size_gb += freedom_C[submitted_R[j].class_].checkpoint_gb
+        out_X[x].kind = OWN_JOURNEY
+        out_X[x].job = j
+        out_X[x].ingress = event.item >> INGRESS_SHIFT
+        out_X[x].site = (event.item >> SITE_SHIFT) & ((1 << (INGRESS_SHIFT - SITE_SHIFT)) - 1)
+        out_X[x].size_gb = size_gb
+        out_X[x].time_s = event.time
 
 
 @kernel(allocates=False)

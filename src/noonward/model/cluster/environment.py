@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noonward.arrays import I8, Records
+from noonward.arrays import F8, I8, Records
 from noonward.errors import ScenarioError
 from noonward.model.cluster.event import SiteEvent, check_events
 from noonward.model.cluster.failures import JobFailures
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LONGEST_RUN_H: Final = 2 * LONGEST_WINDOW_H
 """Longest run, h: the window, and as long again for the jobs to end."""
+KEPT_RECORDS: Final = 1_000_000
+"""Jobs up to which an environment keeps their SUBMITTED records, 120 bytes per job, from one run to the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,12 +218,21 @@ class Environment(Setting):
         prices = self.stated_prices or self.prices
         return SiteSignals.of(self.signals, zones, self.start, self.hours, factor_SH, prices)
 
-    @functools.cached_property
+    @property
     def job_records(self) -> Records:
         """The jobs as SUBMITTED records, with all that is told of them without learning; read, never write.
 
         Where jobs may be late until some time, those without a latest start have that time for one: so every run ends.
+        Those of up to ``KEPT_RECORDS`` jobs are kept for the next run.
         """
+        return self._kept_records if len(self.jobs) <= KEPT_RECORDS else self._records()
+
+    @functools.cached_property
+    def _kept_records(self) -> Records:
+        return self._records()
+
+    def _records(self) -> Records:
+        """Returns new SUBMITTED records of the jobs."""
         records = self.jobs.records(SUBMITTED)
         if self.knowledge is not None:
             for name, told_J in zip(TOLD, self.knowledge.told_JK(len(TOLD)).T, strict=True):
@@ -232,8 +243,16 @@ class Environment(Setting):
         if self.priority_J is not None:
             records["priority"] = self.priority_J
         if self.late_until_s > -np.inf:
-            records["deadline_s"][np.isinf(records["deadline_s"])] = self.late_until_s
+            records["deadline_s"] = self.deadline_s_J
         return records
+
+    @property
+    def deadline_s_J(self) -> F8:
+        """Latest start of every job as the engine counts it, s: the return of its result is not yet counted."""
+        deadline_s_J = self.jobs.arrival_s_J + self.jobs.slack_s_J
+        if self.late_until_s > -np.inf:
+            deadline_s_J[np.isinf(deadline_s_J)] = self.late_until_s
+        return deadline_s_J
 
     @property
     def learns_run_times(self) -> bool:

@@ -55,7 +55,7 @@ NO_ROW: Final = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Jobs:
-    """A table of jobs, one entry an array position, sorted by arrival.
+    """A table of jobs, one entry an array position, sorted by arrival. Columns are read, never written to.
 
     Attributes:
         arrival_s_J: Arrival, seconds since the environment's start, at least 0, ascending.
@@ -142,7 +142,8 @@ class Jobs:
     @property
     def has_record(self) -> bool:
         """Whether a log says of any job when it started."""
-        return not bool(np.isnan(self.recorded_start_s_J).all())
+        start_s_J = self.recorded_start_s_J
+        return not bool(np.isnan(start_s_J[:1] if start_s_J.strides == (0,) else start_s_J).all())
 
     def records(self, dtype: np.dtype[np.void] = JOB) -> Records:
         """Returns the table as records.
@@ -218,21 +219,28 @@ class Jobs:
                 return np.full(arrivals.shape, array)
             return np.ascontiguousarray(np.broadcast_to(array, arrivals.shape)[order])
 
+        def seldom_read(value: object, dtype: type) -> NDArray[Any]:
+            """A constant takes no memory; no kernel reads such a column, which would need a plain array."""
+            array: NDArray[Any] = np.asarray(value, dtype=dtype)
+            return np.broadcast_to(array, arrivals.shape) if array.ndim == 0 else column(array, dtype)
+
+        gpus_min_J = column(gpus_min if gpus is None else gpus, np.int64)
+        model_gb_J = column(model_gb, np.float64)
         return cls(
             arrival_s_J=column(arrivals, np.float64),
             origin_J=column(origin, np.int64),
             class_J=column(class_, np.int64),
-            gpus_min_J=column(gpus_min if gpus is None else gpus, np.int64),
-            gpus_max_J=column(gpus_max if gpus is None else gpus, np.int64),
+            gpus_min_J=gpus_min_J,
+            gpus_max_J=column(gpus_max, np.int64) if gpus is None else gpus_min_J,
             work_J=column(work, np.float64),
             slack_s_J=column(slack_s, np.float64),
             data_gb_J=column(data_gb, np.float64),
-            model_gb_J=column(model_gb, np.float64),
-            result_gb_J=column(result_gb, np.float64),
-            preset_site_J=column(preset_site, np.int64),
-            recorded_site_J=column(recorded_site, np.int64),
-            recorded_start_s_J=column(recorded_start_s, np.float64),
-            row_J=column(row, np.int64),
+            model_gb_J=model_gb_J,
+            result_gb_J=model_gb_J if result_gb is model_gb else column(result_gb, np.float64),
+            preset_site_J=seldom_read(preset_site, np.int64),
+            recorded_site_J=seldom_read(recorded_site, np.int64),
+            recorded_start_s_J=seldom_read(recorded_start_s, np.float64),
+            row_J=seldom_read(row, np.int64),
         )
 
 

@@ -139,7 +139,7 @@ def many_jobs_bound(
         part_S = np.zeros(len(kind_S), np.int64) if whole is environment else parts_of_fleet(kind_S, exact_sites)
         parts = [
             _Part(whole, part_S, part, price_SH[kind_S], priced_usd_J, gpu_hours_J, seed, late)
-            for part in range(int(part_S.max()) + 1)
+            for part in np.unique(part_S[whole.fleet.tables(1).home_I[whole.jobs.origin_J]]).tolist()
         ]
         found_usd = map_pieces(parts) if len(parts) > 1 else [parts[0].found(map_pieces)]
         lower_usd = idle_usd + math.fsum(found_usd)
@@ -228,8 +228,6 @@ class _Part:
     def found(self, map_pieces: MapPieces = in_turn) -> float:
         """Returns what the jobs of a schedule that was looked for add to the utility of an idle fleet, USD."""
         own = self._own()
-        if not len(own.priced_usd_J):
-            return 0.0
         every = Listing.of(own.environment)
         schedule = ManyJobsSchedule(
             own.environment, every.tables, every.costs, own.price_SH, own.priced_usd_J, own.gpu_hours_J, own.seed

@@ -32,10 +32,10 @@ MOST_OVER: Final = 1.25
 EXACT_SITES: Final = 64
 """Sites up to which each has prices of its own, unless said otherwise; beyond, those of one kind are merged."""
 ROUNDS: Final = 120
-"""Steps of the first search for prices."""
+"""Steps of a search for prices."""
 STEP_SHARE: Final = 0.14
 """First step of the first search, as a share of the revenue per GPU-hour."""
-REFINING: Final = (0.3, 0.15)
+REFINING: Final = (0.15, 0.05)
 """First steps of the rounds after it, in which days are searched, as shares of that of the first."""
 
 
@@ -91,7 +91,7 @@ def many_jobs_bound(
         environment: As ``Relaxation`` takes it.
         jobs: Jobs that stand for all in the first search, at least 1; None: ``PER_SITE_HOUR``, within
             ``FIRST_STARTS``.
-        rounds: Steps of the first search for prices, at least 2; those of a day have half as many.
+        rounds: Steps of each of the searches for prices, at least 2.
         schedule: Whether to look for a schedule (``many_jobs_schedule``), for ``each-slot`` without hard capacity
             curves.
         exact_sites: Sites up to which each has prices of its own, at least 1.
@@ -121,7 +121,7 @@ def many_jobs_bound(
             break
         before_SH = price_SH
         price_SH, before_usd, considered = refined(
-            every, before_SH, number, rounds=max(2, rounds // 2), step_usd=share * step_usd, seed=seed,
+            every, before_SH, number, rounds=rounds, step_usd=share * step_usd, seed=seed,
             map_pieces=map_pieces, late=late,
         )  # fmt: skip
         known.append((before_usd, before_SH))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noonward.bench.scale import many_sites
-from noonward.bound.cluster_utility import many_jobs, stretches
+from noonward.bound.cluster_utility import many_jobs, many_jobs_schedule, stretches
 from noonward.bound.cluster_utility.columns import Columns
 from noonward.bound.cluster_utility.dual import Dual, Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
@@ -120,7 +120,11 @@ def test_the_bound_does_not_depend_on_how_many_jobs_are_listed_at_once(medium, m
     assert parts.lower_usd == pytest.approx(whole.lower_usd, rel=0.01)
 
 
-def test_a_schedule_searched_in_parts_holds_no_more_gpus_than_there_are_and_is_worth_what_it_says(medium):
+@pytest.mark.parametrize("stretch_h", [96, 8])
+def test_a_schedule_searched_in_parts_holds_no_more_gpus_than_there_are_and_is_worth_what_it_says(
+    medium, monkeypatch, stretch_h
+):
+    monkeypatch.setattr(many_jobs_schedule, "STRETCH_H", stretch_h)
     relaxation = Relaxation(medium)
     _, price_SH = descend_with_momentum(relaxation, 20, 0.007)
     gpu_hours_J = least_gpu_hours(relaxation.options, len(medium.jobs))

@@ -75,6 +75,20 @@ def test_a_piece_takes_along_its_own_jobs_alone(medium, first, monkeypatch):
     assert 0 < last < 0.2 * len(medium.jobs)  # when hardly any job runs any more
 
 
+def test_the_stretches_of_a_second_round_lie_across_the_edges_of_the_first(medium, first, monkeypatch):
+    short(monkeypatch)
+    firsts = []
+
+    def seen(pieces):
+        firsts.append([piece.first_h for piece in pieces])
+        return in_turn(pieces)
+
+    for number in range(2):
+        refined(Listing.of(medium), first[0], number, rounds=2, step_usd=1e-3, seed=0, map_pieces=seen)
+    assert firsts[0][:3] == [0, 24, 48]
+    assert firsts[1][:3] == [0, 12, 36]
+
+
 def test_d_is_that_of_all_jobs_whatever_the_parts_in_which_they_are_priced(medium, first, monkeypatch):
     short(monkeypatch)
     upper_usd, priced_usd_J, _ = priced(Listing.of(medium), first[0], in_turn)

@@ -43,9 +43,9 @@ MOST_DAYS: Final = 4
 """Days of a stretch, at most; where memory allows for all jobs of fewer, it has fewer, and at least one."""
 MARGIN_H: Final = 12
 """Hours before and after it whose prices are searched with it, and then dropped: they belong to its neighbors."""
-LIKELY: Final = 32
+LIKELY: Final = 64
 """Starts of a job that a stretch considers: those of most value at the prices found before."""
-STRETCH_STARTS: Final = 8_000_000
+STRETCH_STARTS: Final = 16_000_000
 """Likely starts of a stretch, at most, about: 72 bytes each."""
 STARTS_AT_ONCE: Final = 2_000_000
 """Candidate starts that are listed at once; memory grows with it, and the result hardly depends on it."""

@@ -9,7 +9,7 @@ from noonward.bench.scale import many_sites
 from noonward.bound.cluster_utility.columns import market
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
-from noonward.bound.cluster_utility.merged_sites import fleet_parts, merged_sites
+from noonward.bound.cluster_utility.merged_sites import fleet_part, jobs_of_part, merged_sites, parts_of_fleet
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
 from noonward.model.cluster.withheld import Withheld
@@ -57,7 +57,11 @@ def test_a_merged_site_has_the_gpus_of_all_and_the_jobs_of_all():
 
 def test_the_parts_of_a_fleet_hold_every_site_and_job_once():
     env = four_sites(2)
-    parts = list(fleet_parts(env, np.array([0, 0, 1, 1]), 2))
+    part_S = parts_of_fleet(np.array([0, 0, 1, 1]), 2)
+    parts = [
+        (fleet_part(env, part_S, part), np.flatnonzero(part_S == part), jobs_of_part(env, part_S, part))
+        for part in range(2)
+    ]
     assert [sites.tolist() for _, sites, _ in parts] == [[0, 2], [1, 3]]
     assert sorted(np.concatenate([rows for _, _, rows in parts]).tolist()) == list(range(len(env.jobs)))
     for part, sites, rows in parts:

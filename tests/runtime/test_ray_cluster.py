@@ -5,8 +5,12 @@ import sys
 
 import pytest
 
+from noonward.bench.scale import many_sites
+from noonward.bound.cluster_utility import stretches
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import MissingExtraError, ScenarioError
+from noonward.evaluate import cluster_objective
+from noonward.evaluate.bound_runs import BoundRun
 from noonward.evaluate.compare import compare
 from noonward.runtime.executor import map_runs
 from noonward.runtime.ray_cluster import RayCluster
@@ -33,6 +37,16 @@ def test_records_and_bounds_are_those_of_serial_byte_for_byte(cluster, tmp_path)
     for name, executor in (("one", None), ("two", cluster)):
         compare(TINY, ["local-fcfs", "random"], environments=2, out=tmp_path / name, executor=executor)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two") != {}
+
+
+@needs_ray
+@pytest.mark.filterwarnings("ignore")
+def test_a_bound_in_pieces_is_that_of_serial(cluster, monkeypatch):
+    for name in ("MANY_STARTS", "FEW_CHOICES"):
+        monkeypatch.setattr(cluster_objective, name, 1000)
+    monkeypatch.setattr(stretches, "MOST_DAYS", 1)
+    spec = BoundRun(many_sites(1500, 3), 0, 1)
+    assert spec.in_pieces(cluster).value == spec.in_pieces(None).value
 
 
 @needs_ray

@@ -76,11 +76,10 @@ def bound(
     """
     from noonward.errors import ScenarioError
     from noonward.evaluate.asked import count_of, require_seconds
-    from noonward.evaluate.bound_runs import BoundRun
+    from noonward.evaluate.bound_runs import BoundRun, map_with_bounds
     from noonward.evaluate.comparison import no_value, objective_of
     from noonward.evaluate.metrics import Metric, to_json
     from noonward.evaluate.statistics import mean
-    from noonward.runtime.executor import map_runs
 
     require_seconds(scenario, seconds)
     runs = count_of(scenario, environments)
@@ -103,10 +102,10 @@ def bound(
         _freedoms(scenario, freedom, runs, seed, executors, json, each, loads, policies, out)
         return
     objective = objective_of(scenario)
-    specs = [BoundRun(scenario, index, seed, None, seconds) for index in range(runs)]
+    specs = [BoundRun(scenario, index, seed, None, seconds, left=True) for index in range(runs)]
     with executors as executor, progress_bar(runs, "bounds", unit="environments") as step:
-        answers = map_runs(specs, executor, step)
-    bounds = [answer.bound for answer in answers]
+        answers = map_with_bounds(specs, executor, step)
+    bounds = [answer.value for answer in answers]
     notes = dict.fromkeys(note for answer in answers for note in answer.notes)
     metrics = []
     for value in objective.bound_values:

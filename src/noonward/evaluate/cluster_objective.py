@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,6 +16,8 @@ from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.lateness import late_gpu_hours_recorded, late_usd_in_bound
 from noonward.bound.cluster_utility.many_jobs import candidate_starts, many_jobs_bound
 from noonward.bound.cluster_utility.metered import metered_bound
+from noonward.bound.cluster_utility.pieces import Deadline, MapPieces, in_turn
+from noonward.bound.cluster_utility.prices import never
 from noonward.data.jobs.dated import job_rows
 from noonward.data.signals.load import stated_carbon_kinds
 from noonward.evaluate.answer import (
@@ -108,6 +109,11 @@ class ClusterObjective(Objective):
         "class of jobs, and both jobs that do not fail"
     )
 
+    def has_pieces(self, environment: Environment) -> bool:
+        """Returns whether the bound of the utility is that of very many jobs."""
+        utility = environment.failures is None and environment.economics is not None and environment.drained
+        return utility and _are_very_many(environment)
+
     def compute_bound(self, environment: Environment, seconds: float | None = None) -> Bound:
         """Returns the Lagrangian bound of the utility, else the fluid bound of the energy per unit.
 
@@ -118,14 +124,19 @@ class ClusterObjective(Objective):
         Where late jobs wait at no price, and a log says how late jobs were, the bound is that of schedules which are
         late by no more GPU-hours: ``late_gpu_hours`` says how many. Others could put jobs off for ever.
         """
+        return self.bound_in_pieces(environment, seconds, in_turn)
+
+    def bound_in_pieces(self, environment: Environment, seconds: float | None, map_pieces: MapPieces) -> Bound:
+        """Returns what ``compute_bound`` does; ``map_pieces`` carries out the pieces of the bound of very many jobs."""
         if environment.failures is not None:
             return Bound()
         if environment.economics is not None and environment.drained:
             late_gpu_hours = late_gpu_hours_recorded(environment)
             if math.isnan(late_gpu_hours):
-                return _bound_of_utility(environment, environment, seconds)
+                return _bound_of_utility(environment, environment, seconds, map_pieces)
             usd = late_usd_in_bound(environment)
-            found = _bound_of_utility(replace(environment, late_usd_per_gpu_hour=usd), environment, seconds)
+            priced = replace(environment, late_usd_per_gpu_hour=usd)
+            found = _bound_of_utility(priced, environment, seconds, map_pieces)
             found["utility_usd"] += usd * late_gpu_hours
             return Bound(**found, late_gpu_hours=late_gpu_hours)
         if not environment.drained and len(set(environment.jobs.class_J.tolist())) == 1:
@@ -284,14 +295,22 @@ class ClusterObjective(Objective):
         ]
 
 
-def _bound_of_utility(environment: Environment, stated: Environment, seconds: float | None) -> Bound:
+def _are_very_many(environment: Environment) -> bool:
+    """Returns whether the jobs of an environment without billed sites have too many candidate starts for memory."""
+    few = environment.fleet.billed or len(environment.jobs) * len(environment.sites) <= FEW_CHOICES
+    return not few and candidate_starts(environment) > MANY_STARTS
+
+
+def _bound_of_utility(
+    environment: Environment, stated: Environment, seconds: float | None, map_pieces: MapPieces
+) -> Bound:
     """Returns the bound of the utility of an environment; how it is found depends on the one that was stated."""
     if environment.fleet.billed:
         metered = metered_bound(environment, seconds=seconds)
         best = {} if math.isnan(metered.lower_usd) else {"best_known_usd": metered.lower_usd}
         return Bound(utility_usd=metered.upper_usd, **best, **({"cut": 1.0} if metered.cut else {}))
-    if len(stated.jobs) * len(stated.sites) > FEW_CHOICES and candidate_starts(stated) > MANY_STARTS:
-        return _bound_of_many_jobs(environment, seconds)
+    if _are_very_many(stated):
+        return _bound_of_many_jobs(environment, seconds, map_pieces)
     where = f"bound, environment {environment.index}"
     found = utility_bound(
         environment,
@@ -303,10 +322,10 @@ def _bound_of_utility(environment: Environment, stated: Environment, seconds: fl
     return Bound(utility_usd=found.upper_usd, **best, **({"cut": 1.0} if found.cut else {}))
 
 
-def _bound_of_many_jobs(environment: Environment, seconds: float | None) -> Bound:
+def _bound_of_many_jobs(environment: Environment, seconds: float | None, map_pieces: MapPieces) -> Bound:
     """Returns the bound of the utility where there are very many jobs, and how many of them stand for all."""
-    end_s = math.inf if seconds is None else time.monotonic() + seconds
-    found = many_jobs_bound(environment, late=lambda: time.monotonic() >= end_s)
+    late = never if seconds is None else Deadline.after(seconds)
+    found = many_jobs_bound(environment, late=late, map_pieces=map_pieces)
     best = {} if math.isnan(found.lower_usd) else {"best_known_usd": found.lower_usd}
     cut = {"cut": 1.0} if found.cut else {}
     return Bound(utility_usd=found.upper_usd, **best, **cut, standing_for_all=float(found.jobs))

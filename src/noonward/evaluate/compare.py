@@ -20,7 +20,7 @@ from noonward.evaluate.asked import (
     windows_given,
     with_reference,
 )
-from noonward.evaluate.bound_runs import BoundRun
+from noonward.evaluate.bound_runs import BoundRun, map_with_bounds
 from noonward.evaluate.comparison import Bound, Comparison, Knowing
 from noonward.evaluate.given import GivenPolicy, scenario_given
 from noonward.evaluate.knowing import told, ways_of
@@ -185,9 +185,9 @@ def _compare(
         if on_record is not None and place < len(runs):
             on_record(runs[place].policy.name, runs[place].index, found)
 
-    asked = [BoundRun(scenario, index, seed, folder, bound_seconds) for index in range(environments)] if bound else []
-    found = map_runs([*runs, *asked], executor, progress, kept_one)
-    bounds = [each.bound for each in found[len(runs) :]] if bound else [Bound() for _ in range(environments)]
+    asked = [BoundRun(scenario, index, seed, folder, bound_seconds, left=True) for index in range(environments)]
+    found = map_with_bounds([*runs, *(asked if bound else [])], executor, progress, kept_one)
+    bounds = [each.value for each in found[len(runs) :]] if bound else [Bound() for _ in range(environments)]
     result = ComparisonResult(
         scenario=scenario,
         seed=seed,

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 import numpy as np
 
 from noonward.arrays import F8
+from noonward.bound.cluster_utility.pieces import MapPieces
 from noonward.data.jobs.dated import job_rows
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.noted import grouped
@@ -120,6 +121,14 @@ class Objective(ABC):
             seconds: Seconds after which it begins no further step; None: it leaves none out. Given only where
                 ``bound_in_steps``. If they ran out, the bound is valid but looser, and has ``cut`` 1.
         """
+
+    def has_pieces(self, environment: Any) -> bool:
+        """Returns whether an environment's bound is found in pieces that several processes can share."""
+        return False
+
+    def bound_in_pieces(self, environment: Any, seconds: float | None, map_pieces: MapPieces) -> Bound:
+        """Returns what ``compute_bound`` does; ``map_pieces`` carries out the pieces, if it has any."""
+        return self.compute_bound(environment, seconds)
 
     def gap_metrics(self, bounds: Sequence[Bound]) -> list[Metric]:
         """Returns metrics of how far bounds may lie from the optimum; none unless a kind knows it."""

@@ -164,7 +164,9 @@ class Processes:
         call = new_call()
         tries: dict[int, int] = {}
         errors: dict[int, BaseException] = {}
-        idle = list(self._workers) if self._workers else []
+        while self._workers and len(self._workers) < min(self.size, len(todo)):  # an earlier call needed fewer
+            self._workers.append(_started())
+        idle = list(self._workers)
         while todo or any(worker.place is not None for worker in self._workers):
             for worker in list(idle):
                 if todo:

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from noonward.arrays import F8, I8
-from noonward.bound.cluster_utility.columns import (
-    Columns,
-    Market,
-    Options,
-    build_columns,
-    build_options,
-    capacity,
-    market,
-    require_bounded,
-)
+from noonward.bound.cluster_utility.columns import build_columns, build_options, market, require_bounded
 from noonward.bound.cluster_utility.dual import Dual
-from noonward.bound.cluster_utility.likely_starts import Gathered, likely_columns
-from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule, with_jobs
-from noonward.bound.cluster_utility.merged_sites import fleet_parts, merged_sites
+from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule
+from noonward.bound.cluster_utility.merged_sites import fleet_part, jobs_of_part, merged_sites, parts_of_fleet
+from noonward.bound.cluster_utility.pieces import MapPieces, in_turn
 from noonward.bound.cluster_utility.prices import STEP_USD, descend_with_momentum, never
-from noonward.bound.cluster_utility.primal import least_gpu_hours
+from noonward.bound.cluster_utility.standing_for_all import standing_for_all
+from noonward.bound.cluster_utility.stretches import Listing, priced, refined, starts_per_job, weighted
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
-from noonward.model.cluster.fleet import FleetTables
-from noonward.model.cluster.jobs import Jobs
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
@@ -39,12 +29,6 @@ FIRST_STARTS: Final = 20_000_000
 """Candidate starts of the first search, at most, were its jobs like all: some 120 bytes each."""
 MOST_OVER: Final = 1.25
 """Times so many that its jobs may have, before fewer are drawn."""
-MOST_STARTS: Final = 30_000_000
-"""Likely starts of the searches after it, at most, about: 72 bytes each."""
-STARTS_AT_ONCE: Final = 2_000_000
-"""Candidate starts that are listed at once; memory grows with it, and the result hardly depends on it."""
-LOOKED_AT: Final = 128
-"""Jobs whose candidate starts are counted, so that those of all are known about."""
 EXACT_SITES: Final = 64
 """Sites up to which each has prices of its own, unless said otherwise; beyond, those of one kind are merged."""
 ROUNDS: Final = 120
@@ -52,9 +36,7 @@ ROUNDS: Final = 120
 STEP_SHARE: Final = 0.14
 """First step of the first search, as a share of the revenue per GPU-hour."""
 REFINING: Final = (0.15, 0.05)
-"""First steps of the searches after it, as shares of that of the first."""
-LIKELY: Final = 24
-"""Starts of a job that these consider: those of most value at the prices found before."""
+"""First steps of the rounds after it, in which days are searched, as shares of that of the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +48,7 @@ class ManyJobsBound:
         idle_usd: As there.
         lower_usd: Utility of a schedule that was found, USD; NaN where none was looked for.
         price_usd_per_gpu_hour_SH: Capacity prices that give the bound; where sites were merged, by kind of sites.
-        jobs: Jobs on which they were found in the end.
+        jobs: Jobs with which the prices were refined; fewer than all where memory did not allow for more.
         cut: Whether time ran out before the searches for prices and a schedule were over.
     """
 
@@ -87,15 +69,20 @@ def many_jobs_bound(
     exact_sites: int = EXACT_SITES,
     seed: int = 0,
     late: Callable[[], bool] = never,
+    map_pieces: MapPieces = in_turn,
 ) -> ManyJobsBound:
     """Bounds the utility any scheduler can reach, in memory that does not grow with what jobs may become.
 
     Every price of capacity gives a bound (``Relaxation``). So the prices may be found with few jobs, each of which
     counts as often as the jobs that it stands for: they are drawn with chances in proportion to their GPU-hours, evenly
-    over ingress points and time. Then they are refined, twice, with all jobs (or with as many as memory allows), but
-    with only those starts of each that are likely at the prices found before. At the prices found last every job of
-    the environment takes the best of all its starts, some jobs at a time. The result is a bound without any error of
-    sampling, and is looser than ``utility_bound`` by what the prices lack.
+    over ingress points and time. Then they are refined, twice, a day at a time (``stretches``): with all jobs that may
+    run near the day, or with as many of them as memory allows, and with those starts of each that are likely at the
+    prices found before, while the prices of all other days stay. At the prices found last every job of the environment
+    takes the best of all its starts, some jobs at a time. The result is a bound without any error of sampling, and is
+    looser than ``utility_bound`` by what the prices lack.
+
+    Days, jobs that are priced together and stretches of the schedule are pieces of work that other processes can carry
+    out, each with its own jobs alone. The result is the same, byte for byte, wherever they are carried out.
 
     Of a fleet of more than ``exact_sites``, sites of one kind are merged (``merged_sites``): that is a bound too. The
     schedule beside it is one of every part of the fleet for itself (``fleet_parts``): no job leaves its part.
@@ -109,7 +96,9 @@ def many_jobs_bound(
             curves.
         exact_sites: Sites up to which each has prices of its own, at least 1.
         seed: Seed of the draw.
-        late: Whether the searches for prices and for a schedule must end; asked after every step.
+        late: Whether the searches for prices and for a schedule must end; asked after every step. Other processes
+            need one that can be pickled (``pieces.Deadline``).
+        map_pieces: Carries out pieces of work; by default in this process, one after the other.
 
     Raises:
         ScenarioError: As ``utility_bound``.
@@ -122,86 +111,130 @@ def many_jobs_bound(
     whole, kind_S = environment, np.arange(len(environment.sites))
     if len(kind_S) > exact_sites:
         environment, kind_S = merged_sites(environment)
-    sites = len(environment.sites)
-    tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
-    costs = market(environment, tables)
-    starts = _starts_per_job(environment, tables, costs)
-    at_once = max(1, int(STARTS_AT_ONCE / starts))
-    generator = stream(seed, "policy", "many-jobs-bound")
-    usual = min(PER_SITE_HOUR * sites * math.ceil(environment.window_s / HOUR_S), max(1, int(FIRST_STARTS / starts)))
-    capacity_SH = capacity(environment, tables, _longest_s_S(environment.jobs, tables), costs.carbon_SH.shape[1])
-    base_usd = costs.idle_usd + costs.run_on_usd
-    priced = _Priced(environment, tables, costs, capacity_SH, base_usd, at_once)
-    step_usd = STEP_SHARE * costs.revenue_usd_per_gpu_hour or STEP_USD
-    taken, weight_J = standing_for_all(environment.jobs, tables, usual if jobs is None else jobs, generator)
-    few = with_jobs(environment, taken)
-    listed = len(taken) * _starts_per_job(few, tables, costs)
-    if jobs is None and listed > MOST_OVER * FIRST_STARTS:  # large jobs are taken more often, and have more starts
-        usual = max(1, int(len(taken) * FIRST_STARTS / listed))
-        taken, weight_J = standing_for_all(environment.jobs, tables, usual, generator)
-        few = with_jobs(environment, taken)
-    columns = _weighted(build_columns(few, build_options(few, tables, costs), costs), weight_J)
-    _, price_SH = descend_with_momentum(Dual(columns, capacity_SH, base_usd), rounds, step_usd, late=late)
-    counted, weight_J = standing_for_all(environment.jobs, tables, MOST_STARTS // LIKELY, generator)
+    every = Listing.of(environment)
+    step_usd = STEP_SHARE * every.costs.revenue_usd_per_gpu_hour or STEP_USD
+    price_SH = _first_prices(every, jobs, rounds, step_usd, seed, late)
+    considered = len(environment.jobs)
     known: list[tuple[float, F8]] = []
-    for share in REFINING:
+    for number, share in enumerate(REFINING):
         if late():
             break
-        columns, value_usd = priced.likely(price_SH, counted, weight_J)
-        known.append((value_usd, price_SH))
-        dual = Dual(columns, capacity_SH, base_usd)
-        _, price_SH = descend_with_momentum(dual, rounds, share * step_usd, price_SH, late)
-        del columns, dual
-    upper_usd, priced_usd_J, gpu_hours_J = priced.all(price_SH)
+        before_SH = price_SH
+        price_SH, before_usd, considered = refined(
+            every, before_SH, number, rounds=rounds, step_usd=share * step_usd, seed=seed,
+            map_pieces=map_pieces, late=late,
+        )  # fmt: skip
+        known.append((before_usd, before_SH))
+    upper_usd, priced_usd_J, gpu_hours_J = priced(every, price_SH, map_pieces)
     for value_usd, other_SH in known:
         if value_usd < upper_usd:  # what was likely did not do
-            again = priced.all(other_SH)
+            again = priced(every, other_SH, map_pieces)
             if again[0] < upper_usd:
                 (upper_usd, priced_usd_J, gpu_hours_J), price_SH = again, other_SH
+    idle_usd = every.costs.idle_usd
+    del every
     lower_usd = math.nan
     hard_caps = whole.caps is not None and whole.caps.hard
     if schedule and whole.protocol == "each-slot" and not hard_caps:
-        lower_usd = costs.idle_usd
-        for part, sites_P, rows in _parts(whole, None if whole is environment else kind_S, exact_sites):
-            price_of_part_SH = price_SH[kind_S[sites_P]]
-            lower_usd += _found_usd(part, price_of_part_SH, priced_usd_J[rows], gpu_hours_J[rows], generator, late)
+        part_S = np.zeros(len(kind_S), np.int64) if whole is environment else parts_of_fleet(kind_S, exact_sites)
+        parts = [
+            _Part(whole, part_S, part, price_SH[kind_S], priced_usd_J, gpu_hours_J, seed, late)
+            for part in np.unique(part_S[whole.fleet.tables(1).home_I[whole.jobs.origin_J]]).tolist()
+        ]
+        found_usd = map_pieces(parts) if len(parts) > 1 else [parts[0].found(map_pieces)]
+        lower_usd = idle_usd + math.fsum(found_usd)
     return ManyJobsBound(
         upper_usd=upper_usd,
-        idle_usd=costs.idle_usd,
+        idle_usd=idle_usd,
         lower_usd=lower_usd,
         price_usd_per_gpu_hour_SH=price_SH,
-        jobs=len(counted),
+        jobs=considered,
         cut=late(),
     )
 
 
-def _parts(environment: Environment, kind_S: I8 | None, most: int) -> Iterator[tuple[Environment, I8, I8]]:
-    """Yields what is scheduled for itself: (environment, its sites, the rows of its jobs); without kinds, all."""
-    if kind_S is None:
-        yield environment, np.arange(len(environment.sites)), np.arange(len(environment.jobs))
-    else:
-        yield from fleet_parts(environment, kind_S, most)
+def _first_prices(
+    every: Listing, jobs: int | None, rounds: int, step_usd: float, seed: int, late: Callable[[], bool]
+) -> F8:
+    """Returns prices found with jobs that stand for all, each with all its starts; arguments as above."""
+    environment, generator = every.environment, stream(seed, "policy", "many-jobs-bound")
+
+    def drawn(count: int) -> tuple[Listing, F8]:
+        taken, weight_J = standing_for_all(environment.jobs, every.tables, count, generator)
+        return every.some(taken), weight_J
+
+    starts = starts_per_job(environment, every.tables, every.costs)
+    usual = min(
+        PER_SITE_HOUR * len(environment.sites) * math.ceil(environment.window_s / HOUR_S),
+        max(1, int(FIRST_STARTS / starts)),
+    )
+    few, weight_J = drawn(usual if jobs is None else jobs)
+    count = len(few.environment.jobs)
+    listed = count * starts_per_job(few.environment, few.tables, few.costs)
+    if jobs is None and listed > MOST_OVER * FIRST_STARTS:  # large jobs are taken more often, and have more starts
+        few, weight_J = drawn(max(1, int(count * FIRST_STARTS / listed)))
+    options = build_options(few.environment, few.tables, few.costs)
+    columns = weighted(build_columns(few.environment, options, few.costs), weight_J)
+    return descend_with_momentum(Dual(columns, few.capacity_SH, few.base_usd), rounds, step_usd, late=late)[1]
 
 
-def _found_usd(
-    environment: Environment,
-    price_SH: F8,
-    priced_usd_J: F8,
-    gpu_hours_J: F8,
-    generator: np.random.Generator,
-    late: Callable[[], bool],
-) -> float:
-    """Returns what the jobs of a schedule that was looked for add to the utility of an idle fleet, USD.
+@dataclass(frozen=True)
+class _Part:
+    """A piece of work: a schedule of a part of the fleet.
 
-    Arguments as ``ManyJobsSchedule`` takes them.
+    Attributes:
+        environment: Environment.
+        part_S: Part that every site is in; all in one: the whole environment is scheduled.
+        part: Number of the part.
+        price_SH: Capacity prices, USD per GPU-hour.
+        priced_usd_J: The jobs' best values after them, USD.
+        gpu_hours_J: The jobs' least GPU-hours.
+        seed: Seed of the search.
+        late: Whether it must end.
     """
-    tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
-    costs = market(environment, tables)
-    at_once = max(1, int(STARTS_AT_ONCE / _starts_per_job(environment, tables, costs)))
-    found = ManyJobsSchedule(environment, tables, costs, price_SH, priced_usd_J, gpu_hours_J, generator)
-    found.book(at_once)
-    found.search(at_once, late)
-    return found.value_usd
+
+    environment: Environment
+    part_S: I8
+    part: int
+    price_SH: F8
+    priced_usd_J: F8
+    gpu_hours_J: F8
+    seed: int
+    late: Callable[[], bool]
+
+    @property
+    def label(self) -> str:
+        """Which part."""
+        return f"schedule of part {self.part + 1} of the fleet"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Takes along no other sites, and no other jobs."""
+        return _Part, tuple(self._own().__dict__.values())
+
+    def _own(self) -> _Part:
+        """Returns the part by itself."""
+        if not self.part_S.any():
+            return self
+        mine, rows = np.flatnonzero(self.part_S == self.part), jobs_of_part(self.environment, self.part_S, self.part)
+        return replace(
+            self,
+            environment=fleet_part(self.environment, self.part_S, self.part),
+            part_S=np.zeros(len(mine), np.int64),
+            price_SH=self.price_SH[mine],
+            priced_usd_J=self.priced_usd_J[rows],
+            gpu_hours_J=self.gpu_hours_J[rows],
+        )
+
+    def found(self, map_pieces: MapPieces = in_turn) -> float:
+        """Returns what the jobs of a schedule that was looked for add to the utility of an idle fleet, USD."""
+        own = self._own()
+        every = Listing.of(own.environment)
+        schedule = ManyJobsSchedule(
+            own.environment, every.tables, every.costs, own.price_SH, own.priced_usd_J, own.gpu_hours_J, own.seed
+        )
+        schedule.book(every.at_once)
+        schedule.search(every.at_once, own.late, map_pieces)
+        return schedule.value_usd
 
 
 def candidate_starts(environment: Environment) -> float:
@@ -214,107 +247,4 @@ def candidate_starts(environment: Environment) -> float:
     """
     require_bounded(environment)
     tables = environment.fleet.tables(int(environment.jobs.gpus_max_J.max()))
-    return len(environment.jobs) * _starts_per_job(environment, tables, market(environment, tables))
-
-
-def _starts_per_job(environment: Environment, tables: FleetTables, costs: Market) -> float:
-    """Returns how many candidate starts a job has, mean over some jobs at even distances; at least 1."""
-    rows = np.unique(np.linspace(0, len(environment.jobs) - 1, LOOKED_AT).astype(np.int64))
-    some = with_jobs(environment, rows)
-    return max(1.0, len(build_columns(some, build_options(some, tables, costs), costs).value_K) / len(rows))
-
-
-def standing_for_all(jobs: Jobs, tables: FleetTables, count: int, rng: np.random.Generator) -> tuple[I8, F8]:
-    """Returns about so many jobs that stand for all, in their order, and how many each stands for.
-
-    A job is taken with a chance in proportion to its GPU-hours at its largest gang, at most 1, and stands for 1 /
-    chance jobs, so that weighted sums are right on average. Jobs are taken at even distances along ingress points and
-    arrivals (systematic sampling; Madow 1949).
-
-    Args:
-        jobs: Jobs.
-        tables: Tables of the fleet.
-        count: Jobs that are to stand for all; with as many as there are, each stands for itself.
-        rng: Source of randomness.
-    """
-    if count >= len(jobs):
-        return np.arange(len(jobs)), np.ones(len(jobs))
-    gang = np.minimum(jobs.gpus_max_J, tables.seconds_per_unit_SCGF.shape[2] - 1)
-    least_s_CG = np.nanmin(tables.seconds_per_unit_SCGF[:, :, 1:], axis=(0, 3))
-    size_J = gang * jobs.work_J * least_s_CG[jobs.class_J, gang - 1]
-    chance_J, below_J = np.ones(len(jobs)), np.ones(len(jobs), dtype=bool)
-    while True:
-        left = count - int((~below_J).sum())
-        chance_J[below_J] = left * size_J[below_J] / size_J[below_J].sum()
-        over_J = below_J & (chance_J > 1.0)
-        if not over_J.any():
-            break
-        chance_J[over_J], below_J = 1.0, below_J & ~over_J
-    order = np.lexsort((jobs.arrival_s_J, jobs.origin_J))
-    until_J = np.cumsum(chance_J[order]) + rng.random()
-    hit_J = np.floor(until_J) > np.floor(until_J - chance_J[order])
-    taken = np.sort(order[hit_J | (chance_J[order] == 1.0)])
-    return taken, 1.0 / chance_J[taken]
-
-
-def _weighted(columns: Columns, weight_J: F8) -> Columns:
-    """Returns columns that are worth, and take, what all the jobs take that theirs stands for."""
-    weight_K = np.repeat(weight_J, np.diff(columns.first_J))
-    return replace(columns, value_K=columns.value_K * weight_K, gpus_K=columns.gpus_K * weight_K)
-
-
-def _longest_s_S(jobs: Jobs, tables: FleetTables) -> F8:
-    """Returns what no run of any job exceeds at each site, s."""
-    slowest_SC = np.nanmax(tables.seconds_per_unit_SCGF[:, :, 1:], axis=(2, 3))
-    work_C = np.zeros(slowest_SC.shape[1])
-    np.maximum.at(work_C, jobs.class_J, jobs.work_J)
-    return np.asarray((slowest_SC * work_C).max(axis=1))
-
-
-@dataclass(frozen=True)
-class _Priced:
-    """Jobs at capacity prices, some at a time.
-
-    Attributes:
-        environment: Environment.
-        tables: Tables of the fleet.
-        costs: Prices and intensities.
-        capacity_SH: GPUs that jobs take at most.
-        base_usd: What the dual function adds to jobs and capacity, USD.
-        at_once: Jobs that are priced at once.
-    """
-
-    environment: Environment
-    tables: FleetTables
-    costs: Market
-    capacity_SH: F8
-    base_usd: float
-    at_once: int
-
-    def _parts(self, rows: I8) -> Iterator[tuple[Options, Columns, slice]]:
-        for first in range(0, len(rows), self.at_once):
-            part = slice(first, min(first + self.at_once, len(rows)))
-            some = with_jobs(self.environment, rows[part])
-            options = build_options(some, self.tables, self.costs)
-            yield options, build_columns(some, options, self.costs), part
-
-    def all(self, price_SH: F8) -> tuple[float, F8, F8]:
-        """Returns (D in USD, the jobs' best values after capacity prices in USD, their least GPU-hours)."""
-        jobs = len(self.environment.jobs)
-        priced_usd_J, gpu_hours_J = np.empty(jobs), np.empty(jobs)
-        for options, columns, part in self._parts(np.arange(jobs)):
-            priced_usd_J[part] = Dual(columns, self.capacity_SH, 0.0).priced_usd_J(price_SH)
-            gpu_hours_J[part] = least_gpu_hours(options, part.stop - part.start)
-        return self._dual_usd(price_SH, priced_usd_J), priced_usd_J, gpu_hours_J
-
-    def likely(self, price_SH: F8, rows: I8, weight_J: F8) -> tuple[Columns, float]:
-        """Returns the likely starts of some jobs, each of which stands for several, and D as they say it, USD."""
-        likely, priced_usd_J = Gathered(len(rows), 2 * LIKELY * len(rows)), np.empty(len(rows))
-        for _, columns, part in self._parts(rows):
-            dual = Dual(columns, self.capacity_SH, 0.0)
-            priced_usd_J[part] = dual.priced_usd_J(price_SH)
-            likely.add(_weighted(likely_columns(dual, LIKELY), weight_J[part]))
-        return likely.columns(), self._dual_usd(price_SH, weight_J * priced_usd_J)
-
-    def _dual_usd(self, price_SH: F8, priced_usd_J: F8) -> float:
-        return self.base_usd + float((self.capacity_SH * price_SH).sum()) + float(priced_usd_J.sum())
+    return len(environment.jobs) * starts_per_job(environment, tables, market(environment, tables))

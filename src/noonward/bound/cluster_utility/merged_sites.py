@@ -6,7 +6,6 @@ that schedules of all parts are one of the environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -60,45 +59,44 @@ def merged_sites(environment: Environment) -> tuple[Environment, I8]:
     return merged, kind_S
 
 
-def fleet_parts(environment: Environment, kind_S: I8, most: int) -> Iterator[tuple[Environment, I8, I8]]:
-    """Yields environments of some of the sites each, and of the jobs that come to them: no job leaves its part.
-
-    Every part has about as many sites of every kind as the others. Only for an environment whose sites are merged.
+def parts_of_fleet(kind_S: I8, most: int) -> I8:
+    """Returns the number of the part that every site is in, each with about as many sites of every kind as the others.
 
     Args:
-        environment: Environment.
         kind_S: Kind of every site.
         most: Sites of a part, at most, about.
-
-    Yields:
-        (environment, its sites, the rows of its jobs); a part that no job comes to is left out.
     """
     sites = len(kind_S)
-    parts, home_I = -(-sites // most), environment.fleet.tables(1).home_I
     part_S = np.empty(sites, np.int64)
-    part_S[np.argsort(kind_S, kind="stable")] = np.arange(sites) % parts
-    ingress_S = np.empty(sites, np.int64)
+    part_S[np.argsort(kind_S, kind="stable")] = np.arange(sites) % -(-sites // most)
+    return part_S
+
+
+def jobs_of_part(environment: Environment, part_S: I8, part: int) -> I8:
+    """Returns the jobs that come to a part of the fleet."""
+    site_J = environment.fleet.tables(1).home_I[environment.jobs.origin_J]
+    return np.flatnonzero(part_S[site_J] == part)
+
+
+def fleet_part(environment: Environment, part_S: I8, part: int) -> Environment:
+    """Returns an environment of the sites of a part and of the jobs that come to them: no job leaves its part.
+
+    Only for an environment whose sites are merged.
+    """
+    mine, rows = np.flatnonzero(part_S == part), jobs_of_part(environment, part_S, part)
+    home_I = environment.fleet.tables(1).home_I
+    ingress_S = np.empty(len(part_S), np.int64)
     ingress_S[home_I] = np.arange(len(home_I))
-    site_J = home_I[environment.jobs.origin_J]
-    for p in range(parts):
-        mine, rows = np.flatnonzero(part_S == p), np.flatnonzero(part_S[site_J] == p)
-        if not len(rows):
-            continue
-        spots, withheld = np.ix_(ingress_S[mine], mine), environment.withheld
-        links = {name: getattr(environment.links, name)[spots] for name in LINK_QUANTITIES}
-        yield (
-            _of_sites(
-                environment,
-                _fleet_of(environment.fleet, mine, [environment.fleet.sites[s].gpus for s in mine]),
-                replace(environment.links, **links),
-                None
-                if withheld is None
-                else replace(withheld, gpus_KS=np.ascontiguousarray(withheld.gpus_KS[:, mine])),
-                replace(environment.jobs.take(rows), origin_J=np.searchsorted(mine, site_J[rows])),
-            ),
-            mine,
-            rows,
-        )
+    spots, withheld = np.ix_(ingress_S[mine], mine), environment.withheld
+    links = {name: getattr(environment.links, name)[spots] for name in LINK_QUANTITIES}
+    jobs = environment.jobs.take(rows)
+    return _of_sites(
+        environment,
+        _fleet_of(environment.fleet, mine, [environment.fleet.sites[s].gpus for s in mine]),
+        replace(environment.links, **links),
+        None if withheld is None else replace(withheld, gpus_KS=np.ascontiguousarray(withheld.gpus_KS[:, mine])),
+        replace(jobs, origin_J=np.searchsorted(mine, home_I[jobs.origin_J])),
+    )
 
 
 def _of_sites(

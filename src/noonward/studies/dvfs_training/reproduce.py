@@ -108,7 +108,7 @@ def reproduce(
         reference="dp",
         policies=policies,
         records={policy: [record] for policy, record in zip(POLICIES, records, strict=True)},
-        bounds=[bound.bound],
+        bounds=[bound.value],
     )
     return Reproduction(
         comparison=comparison,

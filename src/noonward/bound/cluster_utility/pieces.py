@@ -1,0 +1,48 @@
+"""Pieces of the bound of very many jobs: each can be carried out by another process, and all give the same result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Piece(Protocol):
+    """One piece of work. What it finds depends on its fields alone, and it is pickled with no more than it reads."""
+
+    @property
+    def label(self) -> str:
+        """What it is."""
+
+    def found(self) -> Any:
+        """Returns what it finds, which can be pickled."""
+
+
+MapPieces = Callable[[Sequence[Piece]], list[Any]]
+"""Carries out pieces, wherever that is, and returns what they found, in their order."""
+
+
+def in_turn(pieces: Sequence[Piece]) -> list[Any]:
+    """Carries out pieces in this process, one after the other."""
+    return [piece.found() for piece in pieces]
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """Whether a time has passed; every process that it is sent to says the same.
+
+    Attributes:
+        end_s: The time, s since 1970 (``time.time``).
+    """
+
+    end_s: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Returns the deadline so many seconds from now."""
+        return cls(time.time() + seconds)
+
+    def __call__(self) -> bool:
+        """Returns whether the time has passed."""
+        return time.time() >= self.end_s

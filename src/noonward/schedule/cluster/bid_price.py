@@ -121,7 +121,7 @@ class BidPrice(PartlyCompiledScheduler):
     Where a price was learned, the prices start from it, and need fewer improvements before the first answer.
 
     In a fleet of more than ``exact_sites``, sites that differ in nothing but their GPUs (``site_kinds``) share prices:
-    their capacity is priced as one, and a job is booked at the first of them that has room for its best start. Where a
+    their capacity is priced as one, and a job is booked at that one with most room at its best start. Where a
     job waits and its home are looked at on their own. There, weighted jobs stand for those to come, as with
     ``expected``.
 

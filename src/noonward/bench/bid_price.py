@@ -70,7 +70,7 @@ def _replan_s(waiting: int) -> float:
     """
     environment = _environment(2, waiting + waiting // 10)
     jobs = environment.jobs
-    at_once = replace(jobs, arrival_s_J=np.zeros(len(jobs)), slack_s_J=jobs.arrival_s_J + jobs.slack_s_J)
+    at_once = replace(jobs, arrival_s_J=np.zeros(len(jobs)), slack_s_J=jobs.deadline_s_J)
     engine = ClusterEngine(replace(environment, jobs=at_once), scheduler := make_scheduler(POLICY))
     scheduler.reset(engine.brief, stream(0, "policy"))
     while engine.step() and engine.view.now_s < HOUR_S:

@@ -387,7 +387,7 @@ def _late_until_s(scenario: Scenario, jobs: Jobs) -> float:
 
 def _due_until_s(window_s: float, jobs: Jobs) -> float:
     """Returns the latest start of any job, s, at least the window's end; a day after that where no job has one."""
-    latest_s_J = jobs.arrival_s_J + jobs.slack_s_J
+    latest_s_J = jobs.deadline_s_J
     limited_J = np.isfinite(latest_s_J)
     return max(window_s, float(latest_s_J[limited_J].max())) if limited_J.any() else window_s + DAY_S
 

@@ -488,7 +488,7 @@ def late_gpu_hours_of(outcome: Outcome) -> F8:
     it stood still beyond its slack.
     """
     jobs = outcome.environment.jobs
-    late_s_J = late_s_of(outcome, outcome.job_J["start_s"] - (jobs.arrival_s_J + jobs.slack_s_J))
+    late_s_J = late_s_of(outcome, outcome.job_J["start_s"] - jobs.deadline_s_J)
     return weighed_lateness(jobs, late_s_J)
 
 
@@ -505,7 +505,7 @@ def waiting_h_of(outcome: Outcome) -> F8:
     """
     jobs = outcome.environment.jobs
     dropped = outcome.job_J["status"] == OVERDUE
-    left_s_J = np.where(dropped, np.minimum(jobs.arrival_s_J + jobs.slack_s_J, outcome.ended_s), outcome.ended_s)
+    left_s_J = np.where(dropped, np.minimum(jobs.deadline_s_J, outcome.ended_s), outcome.ended_s)
     until_s_J = np.where(outcome.started_J, outcome.job_J["start_s"], left_s_J)
     waiting_h_J: F8 = np.maximum(until_s_J - jobs.arrival_s_J, 0.0) / HOUR_S
     return waiting_h_J

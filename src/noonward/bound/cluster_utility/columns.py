@@ -284,14 +284,6 @@ def return_delay_s(links: Links, origin_X: I8 | tuple[I8, I8], result_gb_X: F8) 
     return np.where(result_gb_X == 0, 0.0, delay_X)
 
 
-def due_s_J(environment: Environment) -> F8:
-    """Returns arrival + slack, s; of jobs without a limit, the time until which late jobs may start at all."""
-    due_J = environment.jobs.arrival_s_J + environment.jobs.slack_s_J
-    if environment.late_until_s > -np.inf:
-        due_J = np.where(np.isinf(due_J), environment.late_until_s, due_J)
-    return due_J
-
-
 def _alternatives(jobs: Jobs, tables: FleetTables, in_time_JS: NDArray[np.bool_]) -> tuple[I8, I8, I8, I8]:
     """Returns job, site, gang and level of every way to run a job where it can start in time, sorted in this order.
 
@@ -327,7 +319,7 @@ def build_options(environment: Environment, tables: FleetTables, costs: Market) 
     back_JS = return_delay_s(links, jobs.origin_J, jobs.result_gb_J[:, None])
     ready_J = ceil_to(jobs.arrival_s_J, slot_s)[:, None]
     earliest_JS = ceil_to(ready_J + delay_JS, slot_s)
-    due_J = due_s_J(environment)
+    due_J = environment.deadline_s_J
     waits = environment.late_until_s > -np.inf
     if waits:  # late starts are options of their own; the result's return makes no start late
         last_JS = floor_to(np.maximum(due_J[:, None] - back_JS, environment.late_until_s), slot_s)

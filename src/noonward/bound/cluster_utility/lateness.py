@@ -20,7 +20,7 @@ def late_gpu_hours_recorded(environment: Environment) -> float:
     jobs = environment.jobs
     if environment.late_until_s == -np.inf or environment.late_usd_per_gpu_hour > 0 or not jobs.has_record:
         return math.nan
-    late_s_J = jobs.recorded_start_s_J - (jobs.arrival_s_J + jobs.slack_s_J)
+    late_s_J = jobs.recorded_start_s_J - jobs.deadline_s_J
     return float(weighed_lateness(jobs, late_s_J).sum())
 
 

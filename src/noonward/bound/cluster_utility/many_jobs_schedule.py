@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.booking import Bookings, book_listed
 from noonward.bound.cluster_utility.columns import Market, build_options
-from noonward.bound.cluster_utility.pieces import MapPieces, in_turn
+from noonward.bound.cluster_utility.pieces import MapPieces, cut, in_turn
 from noonward.bound.cluster_utility.prices import never
 from noonward.bound.cluster_utility.primal import free_gpus, guide, slot_options
 from noonward.bound.cluster_utility.search import Room, improve
@@ -123,10 +122,9 @@ class ManyJobsSchedule:
         self._search_in_turn(large_J, at_once, LARGE_TRIES, late)
         slots, length = self.free_ST.shape[1], round(STRETCH_H * HOUR_S / self._environment.slot_s)
         for number, tries in enumerate(TRIES):
-            edges = [0, *range(length // 2 if number % 2 else length, slots, length), slots]
             pieces = [
                 _Stretch(self, first, until, at_once, tries, number, late)
-                for first, until in itertools.pairwise(edges)
+                for first, until in cut(slots, length, shifted=bool(number % 2))
                 if len(self._within(first, until))
             ]
             for stretch, found in zip(pieces, map_pieces(pieces), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,23 @@ class Piece(Protocol):
 
 MapPieces = Callable[[Sequence[Piece]], list[Any]]
 """Carries out pieces, wherever that is, and returns what they found, in their order."""
+
+
+def cut(end: int, length: int, shifted: bool) -> list[tuple[int, int]]:
+    """Returns (first, the one after the last) of the stretches of so many hours or slots; the last may be shorter.
+
+    Args:
+        end: How many there are.
+        length: Length of a stretch.
+        shifted: Whether the stretches begin half a length earlier, so that their edges lie in the middle of others.
+
+    Example:
+        >>> cut(50, 24, shifted=False)
+        [(0, 24), (24, 48), (48, 50)]
+        >>> cut(50, 24, shifted=True)
+        [(0, 12), (12, 36), (36, 50)]
+    """
+    return list(itertools.pairwise([0, *range(length // 2 if shifted else length, end, length), end]))
 
 
 def in_turn(pieces: Sequence[Piece]) -> list[Any]:

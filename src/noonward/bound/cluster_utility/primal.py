@@ -10,7 +10,7 @@ import numpy as np
 
 from noonward.arrays import F8, I4, I8
 from noonward.bound.cluster_utility.booking import Bookings, book_listed
-from noonward.bound.cluster_utility.columns import Market, Options, due_s_J, return_delay_s
+from noonward.bound.cluster_utility.columns import Market, Options, return_delay_s
 from noonward.bound.cluster_utility.search import Room, improve
 from noonward.bound.cluster_utility.slots import SlotOptions, departures
 from noonward.bound.cluster_utility.starts import Guide, Starts, count_starts, fill_starts
@@ -78,7 +78,7 @@ def slot_options(environment: Environment, tables: FleetTables, costs: Market, o
     ready_O = np.ceil(jobs.arrival_s_J[job_O] / slot_s).astype(np.int64)
     # A direct link may take longer than any run, where a chain of links is in time.
     travel_O = np.where(away_O, np.clip(np.ceil(delay_O / slot_s), 1, LONGEST_RUN_H * HOUR_S), 0).astype(np.int64)
-    latest_O = np.floor((due_s_J(environment)[job_O] - back_O) / slot_s).astype(np.int64)
+    latest_O = np.floor((environment.deadline_s_J[job_O] - back_O) / slot_s).astype(np.int64)
     return SlotOptions(
         first_J=np.searchsorted(job_O, np.arange(len(jobs) + 1)).astype(np.int64),
         site_O=options.site_O,

@@ -6,7 +6,6 @@ result.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,13 +21,12 @@ from noonward.bound.cluster_utility.columns import (
     build_columns,
     build_options,
     capacity,
-    due_s_J,
     market,
 )
 from noonward.bound.cluster_utility.dual import Dual
 from noonward.bound.cluster_utility.likely_starts import Gathered, likely_columns
 from noonward.bound.cluster_utility.many_jobs_schedule import with_jobs
-from noonward.bound.cluster_utility.pieces import MapPieces
+from noonward.bound.cluster_utility.pieces import MapPieces, cut
 from noonward.bound.cluster_utility.prices import descend_with_momentum, never, piece
 from noonward.bound.cluster_utility.primal import least_gpu_hours
 from noonward.bound.cluster_utility.standing_for_all import standing_for_all
@@ -106,7 +104,7 @@ class Listing:
     def hours(self) -> tuple[I8, I8]:
         """Returns the hour in which every job arrives, and the one after the last in which it can run."""
         jobs, hours = self.environment.jobs, self.capacity_SH.shape[1]
-        last_s_J = np.maximum(due_s_J(self.environment), self.environment.late_until_s)
+        last_s_J = np.maximum(self.environment.deadline_s_J, self.environment.late_until_s)
         end_h_J = (last_s_J + jobs.work_J * self.tables.slowest_s_C[jobs.class_J]) / HOUR_S
         return (jobs.arrival_s_J / HOUR_S).astype(np.int32), np.minimum(end_h_J + 1.0, hours).astype(np.int32)
 
@@ -256,25 +254,6 @@ class Stretch:
         return Refined(price_SH=price_SX, before_usd=before_usd, jobs=int(here_J.sum()))
 
 
-def stretches(hours: int, days: int, shifted: bool) -> list[tuple[int, int]]:
-    """Returns (first hour, hour after the last) of the stretches of a window.
-
-    Args:
-        hours: Hours of the window.
-        days: Days of a stretch.
-        shifted: Whether they begin half a stretch earlier, so that their edges lie in the middle of others.
-
-    Example:
-        >>> stretches(50, 1, shifted=False)
-        [(0, 24), (24, 48), (48, 50)]
-        >>> stretches(50, 1, shifted=True)
-        [(0, 12), (12, 36), (36, 50)]
-    """
-    length = DAY_H * days
-    edges = [0, *range(length // 2 if shifted else length, hours, length), hours]
-    return list(itertools.pairwise(edges))
-
-
 def days_of_stretch(jobs: Listing) -> int:
     """Returns the days of a stretch: as many as ``STRETCH_STARTS`` allows for, its margins included."""
     hours = max(1.0, jobs.environment.window_s / HOUR_S)
@@ -313,7 +292,7 @@ def refined(
             jobs=jobs, price_SH=price_SH, first_h=first_h, until_h=until_h, rounds=rounds, step_usd=step_usd,
             key=(seed, number), late=late,
         )
-        for first_h, until_h in stretches(price_SH.shape[1], days_of_stretch(jobs), shifted=bool(number % 2))
+        for first_h, until_h in cut(price_SH.shape[1], DAY_H * days_of_stretch(jobs), shifted=bool(number % 2))
     ]  # fmt: skip
     found: list[Refined] = map_pieces(pieces)
     before_usd = jobs.dual_usd(price_SH, math.fsum(each.before_usd for each in found))

@@ -296,7 +296,7 @@ class PlayedRun(PlainSpec):
 def late_or_not_done(outcome: Outcome) -> int:
     """Returns the number of jobs that were dropped, are not done, or stood still for longer than their slack."""
     jobs, start_s_J = outcome.environment.jobs, outcome.job_J["start_s"]
-    late_J = late_s_of(outcome, start_s_J - (jobs.arrival_s_J + jobs.slack_s_J)) > MOMENT_S
+    late_J = late_s_of(outcome, start_s_J - jobs.deadline_s_J) > MOMENT_S
     return int(((outcome.job_J["status"] != DONE) | late_J).sum())
 
 

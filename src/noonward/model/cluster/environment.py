@@ -248,8 +248,11 @@ class Environment(Setting):
 
     @property
     def deadline_s_J(self) -> F8:
-        """Latest start of every job as the engine counts it, s: the return of its result is not yet counted."""
-        deadline_s_J = self.jobs.arrival_s_J + self.jobs.slack_s_J
+        """Latest start of every job as the engine counts it, s; of one without a limit, until when late ones may start.
+
+        The return of its result is not yet counted.
+        """
+        deadline_s_J = self.jobs.deadline_s_J
         if self.late_until_s > -np.inf:
             deadline_s_J[np.isinf(deadline_s_J)] = self.late_until_s
         return deadline_s_J
@@ -314,7 +317,7 @@ def latest_end_s(
         fails: Whether running jobs may fail.
     """
     slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
-    latest_J = jobs.arrival_s_J + jobs.slack_s_J
+    latest_J = jobs.deadline_s_J
     load_s = max((one.checkpoint.load_s for one in fleet.freedoms.values() if fails or one.stoppable), default=0.0)
     if late_until_s > -np.inf:
         latest_J = load_s + np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))

@@ -140,6 +140,11 @@ class Jobs:
         return Jobs(**{each.name: getattr(self, each.name)[rows_J] for each in fields(Jobs)})
 
     @property
+    def deadline_s_J(self) -> F8:
+        """Latest start of every job, the return of its result not yet counted: arrival + slack, s; a new array."""
+        return self.arrival_s_J + self.slack_s_J
+
+    @property
     def has_record(self) -> bool:
         """Whether a log says of any job when it started."""
         start_s_J = self.recorded_start_s_J
@@ -154,7 +159,7 @@ class Jobs:
         out = np.empty(len(self), dtype)
         for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
             out[name] = getattr(self, f"{name.rstrip('_')}_J")
-        out["deadline_s"] = self.arrival_s_J + self.slack_s_J
+        out["deadline_s"] = self.deadline_s_J
         out["move_gb"] = self.data_gb_J + self.model_gb_J
         out["expected"], out["serial"] = self.work_J, np.arange(len(self))
         if dtype == SUBMITTED:

@@ -123,18 +123,21 @@ def test_rows_are_inserted_and_updated_by_one_statement_whatever_they_hold(opene
 
 def test_jobs_are_found_by_an_index_from_the_first_ones_on(service, url):
     live = service("local-fcfs", database=url)
-    scans = "SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relname IN ('events', 'jobs') ORDER BY 1"
+    scans = "SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname IN ('events', 'jobs')"
 
-    def counted():
+    def scanned():
+        """Returns the rows that were read without an index. Empty tables are scanned, which reads none."""
         live.store.do(lambda connection, now_s: connection.execute("SELECT pg_stat_force_next_flush()"))
-        return [tuple(row) for row in live.store.read(scans)]
+        live.store.read("SELECT pg_stat_force_next_flush()")
+        (row,) = live.store.read(scans)
+        return row[0]
 
-    before = counted()
+    before = scanned()
     for n in range(1, 11):
         live.submit(*[job(max_delay_s=1e6)] * 20)
         live.set_time(60.0 * n)
         live.controller.decide()
-    assert counted() == before
+    assert scanned() == before
 
 
 def test_jobs_that_come_after_others_are_looked_for_by_an_index_though_statistics_are_old(opened, url, checker):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import os
 import shutil
@@ -74,6 +75,10 @@ class RayWorkers:
         self._watch: RayWatch | None = None
         self._lock = threading.Lock()
         """Held around calls of Ray: one that meets Ray's end ends this process."""
+        self._references: dict[int, Any] = {}
+        """Ray's references to the answers of calls. To let one go is a call of Ray as well, so none is let go while
+        Ray ends, and none by a future: one that holds an exception is freed by the garbage collector, at any time."""
+        self._numbers = itertools.count()
         self._thread = ThreadPoolExecutor(1, "ray-restart")
         """Where Ray is started again. The thread stays: Ray's processes are killed when the thread ends that began
         them."""
@@ -168,11 +173,23 @@ class RayWorkers:
         """Calls a method of an actor; replies in the controller's thread."""
         try:
             with self._lock:
-                answer = getattr(self._actors[n], name).remote(*arguments).future()
+                reference = getattr(self._actors[n], name).remote(*arguments)
+                number, answer = next(self._numbers), reference.future()
+                self._references[number], answer.object_ref = reference, None
+                del reference
         except Exception as error:
             self._post(functools.partial(reply, WorkerDiedError(f"could not be called: {error}")))
             return
-        answer.add_done_callback(lambda done: self._post(functools.partial(reply, self._result(done))))
+        answer.add_done_callback(
+            lambda done: self._post(functools.partial(self._answered, number, reply, self._result(done)))
+        )
+
+    def _answered(self, number: int, reply: Reply, answer: Any) -> None:
+        """Lets go of the reference to an answer and passes the answer on, in the controller's thread."""
+        with self._lock:
+            if self._group is not None:
+                self._references.pop(number, None)
+        reply(answer)
 
     def kill(self, n: int) -> None:
         """Ends a worker's process, also one that is stopped or hangs."""
@@ -204,6 +221,7 @@ class RayWorkers:
             self._actors.clear()  # from here on no other thread calls Ray
             self._group = None
         self._ray.shutdown()
+        self._references.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

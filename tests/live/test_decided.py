@@ -123,7 +123,7 @@ def test_parts_that_cannot_be_written_are_written_once_by_the_next_decision(live
     for _ in range(2):
         with pytest.raises(StoreError):
             live.controller.decide()
-        assert len(left(live)) == 8, "3 parts of events, 3 of decisions, 3 of jobs; one is written"
+        assert len(left(live)) == 10, "3 parts of events, 3 of decisions, 5 of jobs; one is written"
         live.set_time(live.clock.seconds + 60.0)
     live.controller.decide()
     assert left(live) == []
@@ -161,7 +161,7 @@ def test_a_decision_that_another_build_did_not_write_to_the_end_is_left_to_it(li
         [*map(tuple, before[0])],
         before[1],
     )
-    assert len(before[1]) == 9
+    assert len(before[1]) == 11
 
 
 def test_jobs_are_submitted_and_cancelled_between_parts(live, monkeypatch):
@@ -263,6 +263,31 @@ def test_the_loop_that_decides_works_in_turns(live, monkeypatch):
     finally:
         live.controller.stop()
     assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize(("size", "changes"), [(1, 14), (decided.KEPT_BYTES, 1)])
+def test_parts_are_kept_together_as_far_as_they_are_small(live, monkeypatch, size, changes):
+    monkeypatch.setattr(decided, "PART", 1)
+    monkeypatch.setattr(decided, "KEPT_BYTES", size)
+    changes_of, do = [0], live.store.do
+
+    def counted(change):
+        changes_of[-1] += 1
+        return do(change)
+
+    def finished(store, name, part):
+        changes_of.append(0)
+        return decided.write_part(store, name, part)
+
+    live.submit(*[JOB] * 5)
+    live.set_time(60.0)
+    monkeypatch.setattr(live.store, "do", counted)
+    monkeypatch.setattr(books, "keep_parts", lambda *given: changes_of.append(0) or decided.keep_parts(*given))
+    monkeypatch.setattr(books, "write_part", finished)
+    live.controller.decide()
+    _, kept, *_ = changes_of
+    assert kept == changes + 1, "and one that makes the decision"
+    assert counts(live)[1]["starts"] == dict.fromkeys(range(1, 6), 1)
 
 
 def test_a_decision_whose_last_part_was_not_kept_is_made_anew(live, monkeypatch):

@@ -68,7 +68,8 @@ def play(world, environment, slots):
         for seat in seats:
             if seat.state == STARTING and seat.freed_s is None:
                 ends.append((seat.start_s + seat.run_s, seat.serial))
-        told.append((msgspec.msgpack.encode(seats), decisions, notes, world.asks))
+        decided = [one._replace(seen=one.seen.id) for one in decisions]
+        told.append((msgspec.msgpack.encode(seats), decided, notes, world.asks))
     state = {name: np.array(value).tolist() for name, value in world.scheduler.state().items()}
     return told, state, world.engine.view.job_J.tolist(), world.engine.world.track_J.tolist()
 
@@ -120,7 +121,7 @@ def test_new_jobs_that_see_other_things_are_asked_about_in_python(environment, p
     world.arrive(one._replace(job=100 + n, move_gb=1e9 * (n % 2), max_delay_s=5000.0) for n in range(6))
     world.drain_changes()
     world.run_to(300.0)
-    noted = [(one.job, (one.sites, one.feasible)) for one in world.decisions]
+    noted = [(one.job, (one.seen.id, one.feasible)) for one in world.decisions]
     assert [job for job, _ in noted] == list(range(100, 106))
     assert len({text for _, text in noted}) == 2, "every second one is too large to be moved in time"
     waiting = sum(seat.state != STARTING for seat in world.seat_of.values())

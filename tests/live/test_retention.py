@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonward.live.decided import seen_sites
 from noonward.live.journal import replay_journal
 from noonward.live.store.retention import retire
 from noonward.live.store.sqlite import vacuum
@@ -50,10 +51,15 @@ def test_what_ended_before_is_deleted_and_the_rest_is_replayed(service, policy, 
     all_ = count(live, "jobs")
     texts = count(live, "seen")
     deleted = retire(live.store, 7 * HOUR_S)
-    unnamed = "id NOT IN (SELECT seen FROM decisions)"
+    unnamed = "id NOT IN (SELECT seen FROM decisions) AND id NOT IN (SELECT base FROM seen WHERE base IS NOT NULL)"
     assert 0 < count(live, "seen") < texts
     assert count(live, "seen", f"{unnamed} AND at_s < {7 * HOUR_S}") == 0
     assert count(live, "decisions", "seen NOT IN (SELECT id FROM seen)") == 0
+    assert count(live, "seen", "base NOT IN (SELECT id FROM seen)") == 0
+    named = [row["seen"] for row in live.store.read("SELECT DISTINCT seen FROM decisions")]
+    names = [site.name for site in live.controller.setup.scenario.fleet.sites]
+    assert all([row["site"] for row in rows] == names for rows in seen_sites(live.store, named).values())
+    assert (count(live, "seen", "base IS NOT NULL") > 0) == (scenario != "tiny"), "of few sites all are noted"
     assert 0 < deleted == all_ - count(live, "jobs") < all_
     assert count(live, "jobs", f"ended_s < {6 * HOUR_S}") == 0
     for table in OF_JOB:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -34,6 +33,7 @@ from noonward.live.store.events import as_json
 from noonward.live.store.store import Store
 from noonward.live.tenants import past_spending, past_use
 from noonward.live.turns import give_way
+from noonward.live.world.candidates import Seen
 from noonward.live.world.seats import OVERDUE, STARTING, SUSPENDED, Arrival, Decision, Note, Seat
 from noonward.live.world.world import World
 from noonward.units import HOUR_S
@@ -123,8 +123,8 @@ class Books:
         self._opened_s = 0.0
         self._begun: set[int] = set()
         self._left: list[str] = []
-        self._seen: dict[str, str] = {}
-        """Digest of each text of what was seen, of those that the parts written last hold."""
+        self._seen: dict[str, Seen] = {}
+        """What was seen, by its digest, of what the parts written last hold."""
         self._ready: set[int] = set()
         world.journal = self._journal
 
@@ -179,6 +179,8 @@ class Books:
         except StoreError:
             self.world.keep_changes(seats, decisions, notes)
             raise
+        for each in self._seen.values():
+            each.stored = True
         self._begun |= {seat.serial for seat in seats if seat.state == STARTING}
         self._begun -= {seat.serial for seat in seats if seat.freed_s is not None or seat.state == OVERDUE}
         self._left = [*names, LAST] if names else []
@@ -222,9 +224,10 @@ class Books:
             rows.append((seat, begun, self._site(seat.site), token))
         seen = []
         for one in decisions:
-            if one.sites not in self._seen:
-                self._seen[one.sites] = hashlib.blake2b(one.sites.encode(), digest_size=16).hexdigest()
-                seen.append((self._seen[one.sites], self.world.now_s, one.sites))
+            for each in () if one.seen.id in self._seen else one.seen.unstored():
+                if each.id not in self._seen:
+                    self._seen[each.id] = each
+                    seen.append((each.id, self.world.now_s, each.text, each.base.id if each.base else None))
         return Decided(
             self.world.now_s,
             rows,
@@ -232,7 +235,7 @@ class Books:
                 (
                     one.at_s, one.job, one.attempt, one.serial, self.policy, self._site(one.asker) if by_site else None,
                     self._site(one.choice - 1), one.gpus, one.level, one.earliest_s, one.feasible,
-                    self._seen[one.sites],
+                    one.seen.id,
                 )
                 for one in decisions
             ],

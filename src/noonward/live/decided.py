@@ -1,8 +1,8 @@
 """What was decided, as rows of the store: written in one change, or in parts that other changes get between.
 
 A decision about many jobs takes seconds to write, and nothing else is written meanwhile. So more than ``PART`` rows
-are written in parts, and so is a journal of more than one entry. Each part is first kept in the table ``meta``, by a
-change of its own. The change that holds the scheduler's state keeps the last one, ``LAST``: from then on the decision
+are written in parts, and so is a journal of more than one entry. All parts are first kept in the table ``meta``, some
+by each change. The change that holds the scheduler's state keeps the last one, ``LAST``: from then on the decision
 is made. Then each part has another change, which writes it and deletes it there. After a crash ``finish_parts`` writes
 what is left of a decision, before anything reads the jobs, or forgets the parts of one that was not made.
 
@@ -12,10 +12,11 @@ them: it says which version has to write them first.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,14 +24,19 @@ import msgspec
 from noonward import __version__
 from noonward.errors import FileError
 from noonward.live.running_jobs import store_running
-from noonward.live.store.database import Change, Connection
+from noonward.live.store.database import Change, Connection, Value
 from noonward.live.store.schema import LAST_PART, unfinished
 from noonward.live.store.store import Store
 from noonward.live.turns import give_way
+from noonward.live.world.candidates import changed_rows
 from noonward.live.world.seats import OVERDUE, Arrival, Seat
 
-PART: Final = 100
-"""Rows of jobs, decisions and events, each, that one change writes."""
+PART: Final = 1000
+"""Rows of decisions or events that one change writes, at most: a few ms."""
+ROWS_OF_JOB: Final = 5
+"""Such rows that take as long to write as what changes of one job."""
+KEPT_BYTES: Final = 2**18
+"""Bytes of parts from which on a change keeps them."""
 OF_SEAT: Final = (
     "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",
     "resumed_s", "finish_s", "running_place", "cap",
@@ -55,7 +61,14 @@ INSERT INTO decisions (at_s, job, attempt, serial, policy, asker, choice, gpus, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _SEEN: Final = """
-INSERT INTO seen (id, at_s, sites) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET at_s = excluded.at_s
+INSERT INTO seen (id, at_s, sites, base) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET at_s = excluded.at_s
+"""
+_SEEN_AND_BASES: Final = """
+WITH RECURSIVE named (id, base, sites) AS (
+    SELECT id, base, sites FROM seen WHERE id IN ({})
+    UNION SELECT seen.id, seen.base, seen.sites FROM seen JOIN named ON seen.id = named.base
+)
+SELECT id, base, sites FROM named
 """
 
 
@@ -72,7 +85,7 @@ class Decided(msgspec.Struct, array_like=True):
     """Rows of the table ``events``."""
     journal: list[bytes] = []
     """Entries of the journal."""
-    seen: list[tuple[str, float, str]] = []
+    seen: list[tuple[str, float, str, str | None]] = []
     """Rows of the table ``seen`` that decisions here are the first to name."""
 
     def store(self, connection: Connection) -> list[Seat]:
@@ -110,6 +123,27 @@ class Decided(msgspec.Struct, array_like=True):
         return missed
 
 
+def seen_sites(store: Store, ids: Iterable[str | None]) -> dict[str, list[dict[str, Any]]]:
+    """Returns what decisions saw of the sites, a row per site, by digest.
+
+    Args:
+        store: Store.
+        ids: Digests that decisions name; None of those that name none.
+
+    Raises:
+        StoreError: The store cannot be read now.
+    """
+    wanted = {each for each in ids if each is not None}
+    stored = {row["id"]: row for row in store.read(_SEEN_AND_BASES.format(", ".join("?" * len(wanted))), *wanted)}
+
+    @functools.cache
+    def rows(each: str) -> list[dict[str, Any]]:
+        row = stored[each]
+        return changed_rows([] if row["base"] is None else rows(row["base"]), row["sites"])
+
+    return {each: rows(each) for each in wanted}
+
+
 FORM: Final = hashlib.sha256(
     repr([Decided.__struct_fields__, Seat.__struct_encode_fields__, Arrival._fields, _SEEN, _DECISION]).encode()
 ).hexdigest()[:16]
@@ -132,37 +166,44 @@ def packed(part: Decided) -> bytes:
 
 def in_parts(jobs: list[J], decisions: list[D], events: list[E]) -> list[tuple[list[J], list[D], list[E]]]:
     """Returns what was decided in parts, at least one; events and decisions come before the jobs that they are of."""
-    if max(len(jobs), len(decisions), len(events)) <= PART:
+    at_once = max(1, PART // ROWS_OF_JOB)
+    if len(jobs) <= at_once and max(len(decisions), len(events)) <= PART:
         return [(jobs, decisions, events)]
     return [
-        *(([], [], some) for some in _some(events)),
-        *(([], some, []) for some in _some(decisions)),
-        *((some, [], []) for some in _some(jobs)),
+        *(([], [], some) for some in _some(events, PART)),
+        *(([], some, []) for some in _some(decisions, PART)),
+        *((some, [], []) for some in _some(jobs, at_once)),
     ]
 
 
 def keep_parts(store: Store, parts: Iterable[Decided]) -> list[str]:
-    """Keeps all parts of a decision but the last, each by a change; returns their names in the table ``meta``.
+    """Keeps all parts of a decision but the last, some by each change; returns their names in the table ``meta``.
 
     Raises:
         StoreError: The store cannot be written now; the decision is not made.
     """
     names: list[str] = []
+    waiting: dict[str, Value] = {}
+    size = 0
     for number, part in enumerate(parts):
         name, content = f"part.{number:06d}", packed(part)
-        store.do(_keeping(store, name, content, first=not names))
-        names.append(name)
+        waiting[name], size = content, size + len(content)
+        if size >= KEPT_BYTES:
+            store.do(_keeping(store, waiting, first=not names))
+            names, waiting, size = [*names, *waiting], {}, 0
         give_way()
-    return names
+    if waiting:
+        store.do(_keeping(store, waiting, first=not names))
+    return [*names, *waiting]
 
 
-def _keeping(store: Store, name: str, content: bytes, *, first: bool) -> Change[None]:
-    """Returns a change that keeps a part; the first one forgets those of a decision that was not made."""
+def _keeping(store: Store, parts: Mapping[str, Value], *, first: bool) -> Change[None]:
+    """Returns a change that keeps parts; the first one forgets those of a decision that was not made."""
 
     def change(connection: Connection, now_s: float) -> None:
         if first:
             _forget(connection, now_s)
-        store.keep(connection, {name: content})
+        store.keep(connection, parts)
 
     return change
 
@@ -219,9 +260,9 @@ def finish_parts(store: Store) -> None:
         store.do(_forget)
 
 
-def _some(rows: list[T]) -> Iterator[list[T]]:
-    """Yields rows, ``PART`` at a time."""
-    return (rows[n : n + PART] for n in range(0, len(rows), PART))
+def _some(rows: list[T], count: int) -> Iterator[list[T]]:
+    """Yields rows, so many at a time."""
+    return (rows[n : n + count] for n in range(0, len(rows), count))
 
 
 def _key(seat: Seat) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from noonward.live.api.guarded import Guarded, Handler
 from noonward.live.api.openapi import document
 from noonward.live.api.watched import RequestCounts
 from noonward.live.controller import Controller
+from noonward.live.decided import seen_sites
 from noonward.live.demand.events import EventCall
 from noonward.live.demand.shown import (
     GridEventCalled,
@@ -393,9 +394,10 @@ class Api:
 
     def decision_list(self, job: int | None, before: int, limit: int) -> list[shown.DecisionShown]:
         """Returns decisions below a number, newest first, of all jobs or of one."""
-        where, values = ("", [before]) if job is None else (" AND d.job = ?", [before, job])
-        rows = self.store.read(f"{shown.DECISIONS} WHERE d.id < ?{where} ORDER BY d.id DESC LIMIT ?", *values, limit)
-        return [self.shower.decision(row) for row in rows]
+        where, values = ("", [before]) if job is None else (" AND job = ?", [before, job])
+        rows = self.store.read(f"SELECT * FROM decisions WHERE id < ?{where} ORDER BY id DESC LIMIT ?", *values, limit)
+        rows_of = seen_sites(self.store, {row["seen"] for row in rows})
+        return [self.shower.decision(row, rows_of) for row in rows]
 
     async def audit(self, request: Request, holder: Holder) -> Response:
         """Lists what operators changed, newest first."""

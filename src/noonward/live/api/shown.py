@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -198,7 +198,6 @@ class DecisionShown(msgspec.Struct, kw_only=True):
     """A row per site: feasible, free GPUs, waiting jobs, price and intensity of the hour."""
 
 
-DECISIONS: Final = "SELECT d.*, s.sites FROM decisions d LEFT JOIN seen s ON s.id = d.seen"
 JOB_COLUMNS = "SELECT j.*, (SELECT handle FROM outbox o WHERE o.token = j.token) AS handle FROM jobs j "
 
 
@@ -241,8 +240,13 @@ class Shower:
             id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], kind=row["kind"], data=json.loads(row["data"])
         )
 
-    def decision(self, row: Row) -> DecisionShown:
-        """Returns a decision."""
+    def decision(self, row: Row, rows_of: Mapping[str, list[dict[str, Any]]]) -> DecisionShown:
+        """Returns a decision.
+
+        Args:
+            row: Row of the table ``decisions``.
+            rows_of: What it saw of the sites, by digest.
+        """
         return DecisionShown(
             id=row["id"], at=self._time_of(row["at_s"]), job=row["job"], attempt=row["attempt"], policy=row["policy"],
             asked_at=row["asker"] or "dispatcher",
@@ -250,5 +254,5 @@ class Shower:
             clock_level=row["level"], earliest_start=self.time(row["earliest_s"] or None),
             candidates=json.loads(row["candidates"])
             if row["seen"] is None
-            else candidates_of(row["sites"], row["candidates"]),
+            else candidates_of(rows_of[row["seen"]], row["candidates"]),
         )  # fmt: skip

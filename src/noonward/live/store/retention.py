@@ -75,8 +75,12 @@ def _delete(store: Store, table: str, where: str, value: float) -> None:
 
 
 def _delete_unnamed(store: Store, before_s: float) -> None:
-    """Deletes what decisions before a time saw that no decision names any more, some at a time."""
+    """Deletes what decisions before a time saw that no decision names any more and nothing named rests on."""
     named = {row["seen"] for row in store.read("SELECT DISTINCT seen FROM decisions")}
+    base_of = {row["id"]: row["base"] for row in store.read("SELECT id, base FROM seen WHERE base IS NOT NULL")}
+    for each in list(named):
+        while (each := base_of.get(each)) is not None and each not in named:
+            named.add(each)
     old = [row["id"] for row in store.read("SELECT id FROM seen WHERE at_s < ?", before_s) if row["id"] not in named]
     query = "DELETE FROM seen WHERE id = ? AND at_s < ?"  # one that was seen again meanwhile is named again
     for first in range(0, len(old), AT_ONCE):

@@ -11,7 +11,7 @@ from noonward.live.store.database import Connection
 
 LAST_PART: Final = "part.last"
 """Name in the table ``meta`` of what is left of a decision that was made and is not written yet (``live.decided``)."""
-VERSION: Final = 16
+VERSION: Final = 17
 """Version of the tables; newer stores are refused, older ones are brought up to date from ``min(UPGRADES)`` on."""
 NEEDS: Final = """
 CREATE TABLE needs (job INTEGER NOT NULL, needed INTEGER NOT NULL, PRIMARY KEY (job, needed)) WITHOUT ROWID;
@@ -64,9 +64,13 @@ ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 SEEN: Final = """
 CREATE TABLE seen (id TEXT PRIMARY KEY, at_s REAL NOT NULL, sites TEXT NOT NULL);
 """
-"""What decisions saw of the sites, a row per site as JSON: its digest, and the time of the last decision that saw it.
-A decision says in ``seen`` which it was, and in ``candidates`` for each site 1 where it was feasible, else 0; those
-that older versions wrote hold both as JSON in ``candidates``."""
+"""What decisions saw of the sites, a row per site as JSON: its digest, and the time at which it was noted last. With a
+``base`` it has rows of the sites alone that changed since that one. A decision says in ``seen`` which it was, and in
+``candidates`` for each site 1 where it was feasible, else 0; those that older versions wrote hold both as JSON in
+``candidates``."""
+SEEN_CHANGES: Final = """
+ALTER TABLE seen ADD COLUMN base TEXT;
+"""
 UPGRADES: Final[Mapping[int, str]] = {
     8: NEEDS,
     9: PUBLISHED,
@@ -76,6 +80,7 @@ UPGRADES: Final[Mapping[int, str]] = {
     13: GRID_EVENTS,
     14: PRIORITY,
     15: SEEN + "ALTER TABLE decisions ADD COLUMN seen TEXT;\n",
+    16: SEEN_CHANGES,
 }
 """Statements that bring tables of a version to the next one."""
 TABLES: Final = (
@@ -84,6 +89,7 @@ TABLES: Final = (
     + IMAGES
     + GRID_EVENTS
     + SEEN
+    + SEEN_CHANGES
     + """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE jobs (

@@ -1,8 +1,9 @@
-"""What a decision notes of every site, as JSON: decisions share a text while no site changes."""
+"""What a decision notes of every site, as JSON: what has changed since another decision, or all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,77 +11,133 @@ import numpy as np
 
 from noonward.arrays import U1, Records
 from noonward.live.world.held import SEEN
+from noonward.units import HOUR_S
 
+MOST_CHANGES: Final = 32
+"""Changes that follow each other, at most, until all sites are noted again."""
+MOST_SHARE: Final = 0.25
+"""Share of the sites up to which they are noted as a change."""
 _DIGITS: Final = bytes.maketrans(bytes((0, 1)), b"01")
 
 
-def candidates_of(sites: str, feasible: str) -> list[dict[str, Any]]:
-    """Returns a row per site from both texts (``CandidateTexts``)."""
-    rows: list[dict[str, Any]] = msgspec.json.decode(sites)
-    return [
-        {"site": row.pop("site"), "feasible": digit == "1", **row} for row, digit in zip(rows, feasible, strict=True)
-    ]
+def candidates_of(rows: Sequence[dict[str, Any]], feasible: str) -> list[dict[str, Any]]:
+    """Returns what is shown of each site: what a decision saw of it, and whether it was feasible for the job.
+
+    Args:
+        rows: A row per site (``changed_rows``).
+        feasible: For each site 1 where it was feasible, else 0.
+    """
+    return [{"site": row["site"], "feasible": digit == "1", **row} for row, digit in zip(rows, feasible, strict=True)]
+
+
+def changed_rows(rows: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """Returns a row per site, those of a text in the place of the others of the same sites.
+
+    Args:
+        rows: A row per site; empty where the text has one for each.
+        text: Rows as JSON.
+    """
+    new: list[dict[str, Any]] = msgspec.json.decode(text)
+    if not rows:
+        return new
+    by_site = {row["site"]: row for row in new}
+    return [by_site.get(row["site"], row) for row in rows]
+
+
+class Seen:
+    """What decisions saw of the sites at a time.
+
+    Args:
+        text: A row per site, as JSON: free GPUs, waiting jobs, price and intensity of the hour; of the changed sites
+            alone where there is a base.
+        at_s: Time, s.
+        base: What it changes.
+
+    Attributes:
+        id: Digest of it and all that it rests on.
+        stored: Whether the store has it.
+    """
+
+    __slots__ = ("at_s", "base", "changes", "id", "stored", "text")
+
+    def __init__(self, text: str, at_s: float, base: Seen | None = None) -> None:
+        self.text, self.at_s, self.base, self.stored = text, at_s, base, False
+        self.changes: int = 0 if base is None else base.changes + 1
+        before = "" if base is None else base.id
+        self.id: str = hashlib.blake2b((before + text).encode(), digest_size=16).hexdigest()
+
+    def unstored(self) -> Iterator[Seen]:
+        """Yields what the store lacks, bases first."""
+        if not self.stored:
+            if self.base is not None:
+                yield from self.base.unstored()
+            yield self
 
 
 class CandidateTexts:
-    """Texts of candidates: free GPUs, queue, price and intensity of every site, and which are feasible for a job.
+    """Texts of candidates: what is seen of every site, and which are feasible for a job.
 
-    The former are the same for all jobs. A site's part of them is written again only where it has changed.
+    The former is the same for all jobs. While few sites change, their rows alone are noted anew.
 
     Args:
         sites: Names of the sites, S.
 
     Attributes:
-        seen_SX: Fields ``SEEN`` of the sites in the last text.
+        seen_SX: Fields ``SEEN`` of the sites as they were noted last.
     """
 
     def __init__(self, sites: Sequence[str]) -> None:
         self._sites = sites
         self.seen_SX = np.full((len(sites), len(SEEN)), -np.inf)
         self._parts = [""] * len(sites)
-        self._text: str | None = None
+        self._seen: Seen | None = None
         self._shared: dict[str, str] = {}
-        self._last: dict[int, tuple[str, str]] = {}
-        """Both texts of each asker."""
+        self._last: dict[int, tuple[Seen, str]] = {}
+        """Both of each asker."""
 
-    def of(self, asker: int, mask_A: U1, site_S: Records) -> tuple[str, str]:
-        """Returns both texts for the job of an asker: a row per site, and for each site 1 where it is feasible, else 0.
+    def of(self, asker: int, mask_A: U1, site_S: Records, now_s: float) -> tuple[Seen, str]:
+        """Returns what the asker of a job sees, and for each site 1 where it is feasible, else 0.
 
         Args:
             asker: Number of the asker.
             mask_A: What is feasible for the job: holding it, then each site.
             site_S: Sites, as a view shows them.
+            now_s: Time, s.
         """
-        self._renew(site_S)
-        if self._text is None:
-            self._text = self._only(f"[{','.join(self._parts)}]")
-        feasible = self._only(mask_A[1:].tobytes().translate(_DIGITS).decode())
-        self._last[asker] = self._text, feasible
+        feasible = mask_A[1:].tobytes().translate(_DIGITS).decode()
+        self._last[asker] = self._renewed(site_S, now_s), self._shared.setdefault(feasible, feasible)
         return self._last[asker]
 
-    def last(self, asker: int) -> tuple[str, str]:
-        """Returns the texts for the last job of an asker that ``of`` was asked about."""
+    def last(self, asker: int) -> tuple[Seen, str]:
+        """Returns both for the last job of an asker that ``of`` was asked about."""
         return self._last[asker]
 
     def forget(self) -> None:
-        """Drops the texts, which were stored: no other job will share them."""
-        self._shared = {} if self._text is None else {self._text: self._text}
+        """Drops the texts of feasible sites, which were stored: no other job will share them."""
+        self._shared = {}
 
-    def _only(self, text: str) -> str:
-        """Returns the one text that is equal to another one."""
-        return self._shared.setdefault(text, text)
+    def _renewed(self, site_S: Records, now_s: float) -> Seen:
+        """Returns what is seen of the sites.
 
-    def _renew(self, site_S: Records) -> None:
-        """Writes the parts of the sites that have changed."""
+        After an hour all is noted again: what is stored is deleted when it is old and nothing stored names it.
+        """
         seen_SX = np.empty((len(site_S), len(SEEN)))
         for n, name in enumerate(SEEN):
             seen_SX[:, n] = site_S[name]
         # bit by bit: a price that stays unknown has not changed
         changed_SX = seen_SX.view(np.int64) != self.seen_SX.view(np.int64)
-        for s in np.flatnonzero(changed_SX.any(axis=1)).tolist():
+        changed = np.flatnonzero(changed_SX.any(axis=1)).tolist()
+        for s in changed:
             self._parts[s] = _part(self._sites[s], *seen_SX[s].tolist())
-            self._text = None
-        self.seen_SX = seen_SX
+        self.seen_SX, base = seen_SX, self._seen
+        if base is None or now_s - base.at_s >= HOUR_S:
+            self._seen = Seen(f"[{','.join(self._parts)}]", now_s)
+        elif changed:
+            few = len(changed) <= MOST_SHARE * len(self._sites) and base.changes < MOST_CHANGES
+            parts = ",".join([self._parts[s] for s in changed] if few else self._parts)
+            self._seen = Seen(f"[{parts}]", base.at_s if few else now_s, base if few else None)
+        assert self._seen is not None, "without it all was noted"
+        return self._seen
 
 
 def _part(site: str, free: float, waiting: float, price: float, carbon: float) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from noonward.live.turns import give_way
+
+if TYPE_CHECKING:
+    from noonward.live.world.candidates import Seen
 
 SUBMITTED: Final = "submitted"
 TRANSIT: Final = "transit"
@@ -251,8 +254,8 @@ class Decision(NamedTuple):
     gpus: int
     level: int
     earliest_s: float
-    sites: str
-    """As JSON, a row per site: free GPUs, waiting jobs, price and intensity of the hour."""
+    seen: Seen
+    """What was seen of the sites."""
     feasible: str
     """For each site 1 where it was feasible, else 0."""
 

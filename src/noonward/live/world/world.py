@@ -42,7 +42,7 @@ from noonward.ledger.segments import TRANSIT as TRAVELS
 from noonward.ledger.segments import WAITING as QUEUED
 from noonward.live.turns import give_way
 from noonward.live.world.bending import RunningJobs
-from noonward.live.world.candidates import CandidateTexts
+from noonward.live.world.candidates import CandidateTexts, Seen
 from noonward.live.world.curves import Curves
 from noonward.live.world.grid_events import ToldEvents
 from noonward.live.world.held import HeldJobs, can_hold
@@ -551,9 +551,9 @@ class World:
         about = seat.about
         self.decisions.append(Decision(at_s, about.job, about.attempt, seat.serial, *decided))
 
-    def _candidate_texts(self, asker: int) -> tuple[str, str]:
+    def _candidate_texts(self, asker: int) -> tuple[Seen, str]:
         """Returns what is noted of every site for an asker's job."""
-        texts = self._texts.of(asker, self.view.mask_NA[asker], self.view.site_S)
+        texts = self._texts.of(asker, self.view.mask_NA[asker], self.view.site_S, self.now_s)
         if self._held is not None:
             self._held.see(asker, self._texts.seen_SX)
         return texts

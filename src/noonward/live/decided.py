@@ -134,6 +134,8 @@ def seen_sites(store: Store, ids: Iterable[str | None]) -> dict[str, list[dict[s
         StoreError: The store cannot be read now.
     """
     wanted = {each for each in ids if each is not None}
+    if not wanted:
+        return {}
     stored = {row["id"]: row for row in store.read(_SEEN_AND_BASES.format(", ".join("?" * len(wanted))), *wanted)}
 
     @functools.cache

@@ -5,6 +5,8 @@ import os
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,8 +14,10 @@ import pytest
 from live.waiting import wait_for
 from noonward.data.scenarios.load import load_scenario
 from noonward.errors import DataError
+from noonward.live.config import checked_config
 from noonward.live.executors.kubernetes import KubernetesExecutor
 from noonward.live.executors.local import LocalExecutor
+from noonward.live.executors.make import make_executor
 from noonward.live.executors.manifests import manifest
 from noonward.live.executors.protocol import ClusterError, Order, RefusedError
 from noonward.live.executors.ray_jobs import RayExecutor
@@ -154,10 +158,23 @@ def test_kubernetes_and_ray_are_told_what_they_take():
         literal = ALL.environment["MODEL"].replace("$", "$$")  # of two, Kubernetes leaves one out
         assert {"name": "MODEL", "value": literal} in container["env"]
     assert "activeDeadlineSeconds" not in manifest(order(Terms()), **given)["spec"]
+    for gpus in (2, 8):
+        assert manifest(order(gpus=gpus), **given, keep_ended_s=6e5)["spec"]["ttlSecondsAfterFinished"] == 600_000
     web = Web()
     RayExecutor(lambda posix_s: posix_s, web).release(order())
     assert web.sent[-1]["runtime_env"]["env_vars"]["MODEL"] == ALL.environment["MODEL"]
     assert web.sent[-1]["entrypoint"] == "cd '/data/run 1' && {\ntrue\n}"
+
+
+def test_the_objects_of_ended_jobs_are_kept_for_as_long_as_the_configuration_says():
+    site = {"executor": "kubernetes", "url": "http://k", "image": "python:3"}
+    sites = {"north": site, "south": site | {"keep_ended_days": 2}}
+    config, _ = checked_config({"scenario": "tiny", "policy": "local-fcfs", "sites": sites}, "live.yaml", Path())
+    for name, days in (("north", 7), ("south", 2)):
+        executor = make_executor(config, name, SimpleNamespace(second_of=float), shadow=False)
+        web = executor._web = Web()
+        executor.submit_held(order())
+        assert web.sent[-1]["spec"]["ttlSecondsAfterFinished"] == days * 86_400
 
 
 def test_every_executor_gives_the_same_variables(slurm, tmp_path):

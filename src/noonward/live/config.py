@@ -183,6 +183,8 @@ class KubernetesSite(CappedSite):
     """Labels of the nodes that are used."""
     requests: dict[str, str] = Field(default_factory=dict)
     """Further resources of each container, e.g. ``memory: 16Gi``."""
+    keep_ended_days: Annotated[float, Field(ge=1)] = 7.0
+    """Days for which the cluster keeps the objects of jobs that have ended, and their output; it deletes them then."""
     as_user: OneUser = None
     """User as whom a job's objects are made, ``{user}`` in it, e.g. ``oidc:{user}`` (impersonation); none: the
     service's account."""

@@ -56,6 +56,7 @@ class KubernetesExecutor(RunningJobs):
         gpus_per_node: GPUs of a node.
         node_selector: Labels of the nodes that are used.
         requests: Further resources of each container.
+        keep_ended_s: Seconds for which the cluster keeps the objects of jobs that have ended; None: for ever.
         power_caps: How the power of running jobs is limited; None: it is not.
         as_user: Name at the cluster of a job's user, ``{user}`` in it, e.g. ``"oidc:{user}"``: objects are made,
             resumed and deleted as that user (impersonation); None: as the service's account.
@@ -80,6 +81,7 @@ class KubernetesExecutor(RunningJobs):
         gpus_per_node: int = 8,
         node_selector: dict[str, str] | None = None,
         requests: dict[str, str] | None = None,
+        keep_ended_s: float | None = None,
         power_caps: PowerCaps | None = None,
         as_user: str | None = None,
         users: Users | None = None,
@@ -88,6 +90,7 @@ class KubernetesExecutor(RunningJobs):
         self._second_of, self._web, self._namespace, self._queue = second_of, web, namespace, queue
         self._gpu_resource, self._gpus_per_node = gpu_resource, gpus_per_node
         self._image, self._node_selector, self._requests = image, node_selector or {}, requests or {}
+        self._keep_ended_s = keep_ended_s
         self._cancelled: set[str] = set()
         self._began: dict[str, tuple[str | None, str | None]] = {}
         self._holding: set[tuple[str, str]] = set()
@@ -107,6 +110,7 @@ class KubernetesExecutor(RunningJobs):
             gpus_per_node=self._gpus_per_node,
             node_selector=self._node_selector,
             requests=self._requests,
+            keep_ended_s=self._keep_ended_s,
         )
         more = self._as(order)
         if more:

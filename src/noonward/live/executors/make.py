@@ -25,6 +25,7 @@ from noonward.live.executors.slurmrestd import SlurmRestExecutor
 from noonward.live.executors.web import ClusterWeb
 from noonward.live.shadow.executor import ShadowExecutor
 from noonward.live.store.store import Store
+from noonward.units import DAY_S
 
 
 def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> Executor:
@@ -64,6 +65,7 @@ def make_executor(config: LiveConfig, name: str, store: Store, shadow: bool) -> 
             gpus_per_node=site.gpus_per_node,
             node_selector=site.node_selector,
             requests=site.requests,
+            keep_ended_s=DAY_S * site.keep_ended_days,
             power_caps=_power_caps(site),
             as_user=site.as_user,
             users=Users(config.users),

@@ -29,6 +29,7 @@ def manifest(
     gpus_per_node: int,
     node_selector: dict[str, str],
     requests: dict[str, str],
+    keep_ended_s: float | None = None,
 ) -> dict[str, Any]:
     """Returns the object of an order, suspended and in no queue.
 
@@ -39,19 +40,21 @@ def manifest(
         gpus_per_node: GPUs of a node; larger gangs take as many nodes as they need, each the same number of GPUs.
         node_selector: Labels of the nodes.
         requests: Further resources of each container, such as memory.
+        keep_ended_s: Seconds for which the cluster keeps the object once the job has ended; None: for ever.
     """
     nodes = -(-order.gpus // gpus_per_node)
     meta = {"name": order.token, "labels": dict(MANAGED), "annotations": {"noonward/name": order.name}}
     pods = _pods(order, nodes, image, gpu_resource, node_selector, requests)
+    ends = {} if keep_ended_s is None else {"ttlSecondsAfterFinished": round(keep_ended_s)}
     if nodes == 1:
-        spec = {"suspend": True, **_job(pods, 1, order.terms)}
+        spec = {"suspend": True, **ends, **_job(pods, 1, order.terms)}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
     workers = {"name": WORKERS, "replicas": 1, "template": {"spec": _job(pods, nodes, order.terms)}}
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": meta,
-        "spec": {"suspend": True, "failurePolicy": {"maxRestarts": 0}, "replicatedJobs": [workers]},
+        "spec": {"suspend": True, **ends, "failurePolicy": {"maxRestarts": 0}, "replicatedJobs": [workers]},
     }
 
 

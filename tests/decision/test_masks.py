@@ -6,8 +6,20 @@ import sys
 import numpy as np
 import pytest
 
-from noonward.decision.cluster.feasibility import fill_mask, fill_route_mask, first_start_s, joins_at, room
-from noonward.decision.cluster.view import ASK_ROUTE
+from noonward.bench.scale import many_sites
+from noonward.data.environments import build_environment
+from noonward.decision.brief import Brief, Needs
+from noonward.decision.cluster.assembly import make_view as assembled
+from noonward.decision.cluster.feasibility import (
+    can_move,
+    fill_mask,
+    fill_route_mask,
+    first_start_s,
+    joins_at,
+    room,
+    starts_in_time_anywhere,
+)
+from noonward.decision.cluster.view import ASK_ROUTE, latest_start_s
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
@@ -92,6 +104,50 @@ def test_masks_from_the_view_are_those_the_engine_asks_with(protocol, seed):
         scheduler.decide(view, engine.answers)
         asked += 1
     assert asked or protocol == "on-arrival"
+
+
+def far(view):
+    """A view whose run says how long the worst of its links takes, and how small the smallest site is."""
+    for name, worst in (("longest_latency_s", "latency_s"), ("most_seconds_per_gb", "seconds_per_gb")):
+        view.run_1[name] = view.link_IS[worst].max()
+    view.run_1["least_gpus"] = view.site_S["gpus"].min()
+    return view
+
+
+def test_a_job_that_is_in_time_by_the_worst_link_is_in_time_everywhere():
+    rng, surely = np.random.default_rng(0), []
+    for _ in range(400):
+        job = {
+            "move_gb": rng.choice([0.0, 2.5]), "result_gb": rng.choice([0.0, 1.5]), "gpus_min": rng.integers(1, 4),
+            "deadline_s": rng.choice([np.inf, 700.0 + 600.0 * rng.random()]),
+        }  # fmt: skip
+        sites = [{"gpus": gpus, "free": rng.integers(0, gpus + 1)} for gpus in rng.integers(2, 5, 4)]
+        view = make_view(sites, jobs=(job,), mask=[[1] * 5], now_s=600.0 + 60.0 * rng.random())
+        away = ~np.eye(4, dtype=bool)
+        view.link_IS["latency_s"], view.link_IS["seconds_per_gb"] = away * rng.integers(0, 90, (4, 4)), away * 20.0
+        far(view)
+        surely.append(bool(starts_in_time_anywhere(view, 0)))
+        fill_mask(view, 0, 0, int(view.site_S["free"][0]))
+        assert view.mask_NA[0, 2:].tolist() == [can_move(view, 0, 0, d) for d in range(1, 4)]
+        in_time = view.now_s <= latest_start_s(view, 0, 0)
+        assert view.mask_NA[0, 1] == (in_time and view.site_S["free"][0] >= job["gpus_min"])
+        if surely[-1]:
+            assert all(first_start_s(view, 0, 0, d) <= latest_start_s(view, 0, d) for d in range(4))
+    assert 50 < sum(surely) < 350
+
+
+def test_a_view_says_which_sites_are_alike_and_what_its_worst_link_is():
+    scenario = many_sites(100, 8, zones=2)
+    view = assembled(Brief.of(build_environment(scenario), Needs()), slots=1)
+    types = [site.gpu_type for site in scenario.fleet.sites]
+    alike_S = view.site_S["alike"].tolist()
+    assert len(set(alike_S)) == len(set(types)) < len(types)
+    for s, first in enumerate(alike_S):
+        assert types[s] == types[first]
+        np.testing.assert_array_equal(view.speed_KSCGF[:, s], view.speed_KSCGF[:, first])
+        np.testing.assert_array_equal(view.oracle_SCG[s], view.oracle_SCG[first])
+    run = view.run_1[0]
+    assert (run["longest_latency_s"], run["least_gpus"]) == (view.link_IS["latency_s"].max(), view.site_S["gpus"].min())
 
 
 def test_a_job_joins_at_a_slot_boundary_and_not_before_the_next():

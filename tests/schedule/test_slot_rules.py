@@ -3,11 +3,13 @@
 import collections
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from noonward.decision.brief import Needs
+from noonward.decision.cluster.feasibility import first_start_s
 from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
-from noonward.decision.cluster.view import RuleMemory
+from noonward.decision.cluster.view import RuleMemory, latest_start_s
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
@@ -92,6 +94,43 @@ def test_cheapest_feasible_weighs_price_carbon_and_travel():
     assert choices(rule("cheapest-feasible"), view) == [2, 0, 0]
     view.site_S["free"] = 0
     assert choices(rule("cheapest-feasible"), view) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("surely", [False, True])
+def test_cheapest_feasible_chooses_as_if_it_reckoned_every_site(surely):
+    """Few values, so that many sites are worth the same: then the first of them."""
+    rng, chosen = np.random.default_rng(1), collections.Counter()
+    for _ in range(300):
+        sites = [
+            {"gpus": 4, "free": rng.integers(0, 5), "price": rng.choice([-20.0, 0.0, 30.0, 60.0]), "carbon": 100.0 * n}
+            for n in rng.integers(0, 3, 5)
+        ]
+        due_s = np.inf if surely else 60.0 * rng.integers(10, 15)
+        job = {"work": 3600.0, "move_gb": rng.integers(0, 3), "result_gb": 1.0, "gpus_min": 2, "deadline_s": due_s}
+        mask, late_s = [[1, *rng.integers(0, 2, 5)]] * 5, rng.choice([-np.inf, 1e6])
+        view = make_view(
+            sites, asked=(0, -1, -1, -1, -1), jobs=(job,), mask=mask, now_s=600.0, late_until_s=late_s,
+            carbon_usd_per_t=100.0, revenue_usd_per_gpu_hour=0.05, least_gpus=4 if surely else 0,
+        )  # fmt: skip
+        away = ~np.eye(5, dtype=bool)
+        view.link_IS["usd_per_gb"] = away * rng.choice([0.0, 0.001], (5, 5))
+        view.link_IS["seconds_per_gb"] = away * rng.choice([0.0, 30.0, 90.0], (5, 5))
+        view.run_1["most_seconds_per_gb"] = 90.0
+        best = max(
+            (
+                (
+                    bool(first_start_s(view, 0, 0, d) <= latest_start_s(view, 0, d)),
+                    run_value_usd(view, 0, d) - travel_cost_usd(view, 0, 0, d),
+                    -d,
+                )
+                for d in range(5)
+                if mask[0][1 + d] and sites[d]["free"] >= 2
+            ),
+            default=(False, 0.0, 1),
+        )
+        assert choices(rule("cheapest-feasible"), view)[0] == 1 - best[2]
+        chosen[1 - best[2]] += 1
+    assert len(chosen) == 6
 
 
 def test_patient_waits_for_a_cheap_hour_while_slack_is_left():

@@ -59,6 +59,10 @@ def make_view(brief: Brief, slots: int, levers: Collection[Lever] = (), *, fails
     for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
         link[name] = getattr(links, f"{name}_IS")
     link["queued"] = links.queued & (link["seconds_per_gb"] > 0)
+    run["longest_latency_s"], run["most_seconds_per_gb"] = link["latency_s"].max(), link["seconds_per_gb"].max()
+    run["least_gpus"] = tables.gpus_S.min() if tables.range_CS.all() else 0
+    types = [each.gpu_type for each in fleet.sites]
+    site["alike"] = [types.index(each) for each in types]
     parts["home_I"][:] = tables.home_I
     parts["range_CS"][:] = tables.range_CS
     parts["job_J"]["serial"] = -1

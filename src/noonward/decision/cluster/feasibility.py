@@ -31,6 +31,20 @@ def first_start_s(view: ClusterView, job: int, s: int, d: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def starts_in_time_anywhere(view: ClusterView, job: int) -> bool:
+    """Returns whether a job that fits into every site surely is in time at each, however far: by the worst link."""
+    record, run = view.job_J[job], view.run_1[0]
+    slot_s, back_s = run.slot_s, 0.0
+    joins = max(
+        slot_at(slot_s, run.now_s + (run.longest_latency_s + record.move_gb * run.most_seconds_per_gb)),
+        run.now_s + slot_s,
+    )
+    if record.result_gb != 0.0:
+        back_s = run.longest_latency_s + record.result_gb * run.most_seconds_per_gb
+    return record.gpus_min <= run.least_gpus and joins <= record.deadline_s - back_s
+
+
+@kernel(inline=True, allocates=False)
 def is_suspended(view: ClusterView, job: int) -> bool:
     """Returns whether a job that waits has run before: it is resumed at the clock it had."""
     return view.life_J.shape[0] > 1 and view.life_J[job].suspensions > 0
@@ -97,15 +111,16 @@ def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
         room_here: GPUs that may start there (``room``).
     """
     view.mask_NA[s, HOLD] = 1
-    for d in range(view.site_S.shape[0]):
-        if d == s:
-            view.mask_NA[s, 1 + d] = (
-                fits(view, job, s)
-                and room_here >= view.job_J[job].gpus_min
-                and view.run_1[0].now_s <= last_start_s(view, job, s)
-            )
-        else:
+    if starts_in_time_anywhere(view, job):
+        view.mask_NA[s, 1:] = 1
+    else:
+        for d in range(view.site_S.shape[0]):
             view.mask_NA[s, 1 + d] = can_move(view, job, s, d)
+    view.mask_NA[s, 1 + s] = (
+        fits(view, job, s)
+        and room_here >= view.job_J[job].gpus_min
+        and view.run_1[0].now_s <= last_start_s(view, job, s)
+    )
 
 
 @kernel(inline=True, allocates=False)

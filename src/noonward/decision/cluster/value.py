@@ -17,9 +17,9 @@ def gang_at(view: ClusterView, job: int, site: int) -> int:
 def run_seconds(view: ClusterView, job: int, site: int) -> float:
     """Returns a job's run time at a site with its largest gang and the oracle's clock, s."""
     record = view.job_J[job]
-    gpus = gang_at(view, job, site)
-    level = view.oracle_SCG[site, record.class_, gpus]
-    return record.work * view.speed_KSCGF[SECONDS, site, record.class_, gpus, level]
+    gpus, alike = gang_at(view, job, site), view.site_S[site].alike
+    level = view.oracle_SCG[alike, record.class_, gpus]
+    return record.work * view.speed_KSCGF[SECONDS, alike, record.class_, gpus, level]
 
 
 @kernel(inline=True, allocates=False)
@@ -33,9 +33,9 @@ def expected_share(view: ClusterView, job: int) -> float:
 def extra_power_w(view: ClusterView, job: int, site: int) -> float:
     """Returns the facility power a running job adds to that of its GPUs when free, W: PUE (P - n free power)."""
     record = view.job_J[job]
-    gpus = gang_at(view, job, site)
-    level = view.oracle_SCG[site, record.class_, gpus]
-    power_w = view.speed_KSCGF[POWER_W, site, record.class_, gpus, level]
+    gpus, alike = gang_at(view, job, site), view.site_S[site].alike
+    level = view.oracle_SCG[alike, record.class_, gpus]
+    power_w = view.speed_KSCGF[POWER_W, alike, record.class_, gpus, level]
     return view.site_S[site].pue * (power_w - gpus * view.site_S[site].free_w)
 
 

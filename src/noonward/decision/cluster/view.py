@@ -45,6 +45,9 @@ RUN: Final = np.dtype(
         ("carbon_usd_per_t", "f8"),  # 0 without economics
         ("late_until_s", "f8"),  # time until which jobs may start after their latest start; -inf: none may
         ("late_usd_per_gpu_hour", "f8"),  # price of an hour that a job starts late, per GPU of its smallest gang
+        ("longest_latency_s", "f8"),  # of all links
+        ("most_seconds_per_gb", "f8"),  # of all links
+        ("least_gpus", "i8"),  # GPUs of the smallest site; 0 where a class may not run at all sites
         ("kind", "i8"),  # kind of question, ASK_...
         ("site", "i8"),  # site the question is about (on-arrival: ASK_ALLOCATE, ASK_FINISHED, ASK_RUNNING), or -1
         ("gpus", "i8"),  # gang of the finished job (ASK_FINISHED)
@@ -65,6 +68,7 @@ SITE: Final = np.dtype(
         ("pue", "f8"),
         ("free_w", "f8"),  # IT power of a free GPU, W
         ("claimed", "i8"),  # GPUs of jobs that wait here and may displace the job asked about (smallest gangs)
+        ("alike", "i8"),  # first site whose GPUs are of the same type: speed_KSCGF and oracle_SCG say the same of it
     ]
 )
 """A site."""

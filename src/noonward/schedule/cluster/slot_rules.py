@@ -8,7 +8,7 @@ import numpy as np
 
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.feasibility import first_start_s, is_suspended
+from noonward.decision.cluster.feasibility import first_start_s, is_suspended, starts_in_time_anywhere
 from noonward.decision.cluster.rule import rule
 from noonward.decision.cluster.value import energy_usd, run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, latest_start_s
@@ -171,11 +171,15 @@ def cheapest_site(view: ClusterView, s: int, job: int) -> int:
     late that had to start at once.
     """
     best, most, best_in_time = -1, -np.inf, False
+    surely_in_time = starts_in_time_anywhere(view, job)
     for d in range(view.site_S.shape[0]):
         if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
             continue
-        in_time = first_start_s(view, job, s, d) <= latest_start_s(view, job, d)
-        value = run_value_usd(view, job, d) - travel_cost_usd(view, job, s, d)
+        value = run_value_usd(view, job, d)
+        if best_in_time and value <= most:
+            continue  # whatever the journey costs
+        in_time = surely_in_time or first_start_s(view, job, s, d) <= latest_start_s(view, job, d)
+        value -= travel_cost_usd(view, job, s, d)
         if (in_time and not best_in_time) or (in_time == best_in_time and value > most):
             best, most, best_in_time = d, value, in_time
     return best

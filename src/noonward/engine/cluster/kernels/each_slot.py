@@ -14,7 +14,7 @@ from noonward.decision.cluster.feasibility import (
     slot_at,
 )
 from noonward.decision.cluster.lives import may_cap, may_preempt, may_start_capped, resume_gang
-from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s
+from noonward.decision.cluster.view import ASK_RUNNING, ASK_SLOT, HOLD, KEEP, ORACLE, last_start_s, no_answer
 from noonward.engine.cluster.infeasible import FAILED_GPUS, FAILED_LEVEL, FAILED_MASK
 from noonward.engine.cluster.kernels.asking import (
     may_suspend_here,
@@ -211,18 +211,22 @@ def apply_each_slot(w: World) -> int:
         return FULL
     if w.engine_1[0].bends and lacks_segments(w):
         return NO_SEGMENT
-    for s in range(view.site_S.shape[0]):
+    s = w.engine_1[0].first_asked
+    while s >= 0:
         if view.asked_N[s] >= 0:
             failed = check_slot_action(w, view.asked_N[s], s)
             if failed:
                 view.run_1[0].site = s
                 return failed
+        s = w.state_S[s].next_asked
     bends = w.engine_1[0].bends  # what starts goes first then: a suspended job that leaves is owed GPUs where it goes
     for leaving in range(2 if bends else 1):
-        for s in range(view.site_S.shape[0]):
+        s = w.engine_1[0].first_asked
+        while s >= 0:
             leaves = w.answers.answer_N[s].choice != 1 + s
             if view.asked_N[s] >= 0 and (not bends or leaves == leaving):
                 carry_out(w, view.asked_N[s], s)
+            s = w.state_S[s].next_asked
     return 0
 
 
@@ -231,6 +235,7 @@ def ask_running(w: World) -> int:
     """Asks every site about its next running job that something may be done with; returns ASK_RUNNING, or 0 at last."""
     view = w.shown
     some = False
+    set_defaults(w)
     for s in range(view.site_S.shape[0]):
         job = next_to_ask(w, w.state_S[s].cursor, s)
         view.asked_N[s] = job
@@ -262,18 +267,32 @@ def next_asked(w: World, job: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def ask_slot(w: World) -> int:
-    """Asks every site about its next job of this slot; returns ASK_SLOT, or 0 when all have been asked about."""
+def show_asked(w: World, job: int, s: int) -> None:
+    """Shows that a site is asked about a job, or about none (-1), whose answer is not given and whose mask is empty."""
     view = w.shown
-    some = False
-    for s in range(view.site_S.shape[0]):
-        job = next_asked(w, w.state_S[s].cursor)
-        if job >= 0 and w.engine_1[0].tenants and waits_for_turn(w, job):
+    view.asked_N[s] = job
+    no_answer(w.answers, s)
+    if w.engine_1[0].bends:
+        show_claims(w, job, s)
+    if job < 0 and view.mask_NA[s, HOLD]:  # no row of a question is without it
+        view.mask_NA[s, :] = 0
+
+
+@kernel(inline=True, allocates=False)
+def ask_slot(w: World) -> int:
+    """Asks every site about its next job of this slot; returns ASK_SLOT, or 0 when all have been asked about.
+
+    Only sites with jobs to be asked about are looked at: one may have thousands when the others have none.
+    """
+    view = w.shown
+    some, before, s = False, -1, w.engine_1[0].first_asked
+    while s >= 0:
+        job, behind = next_asked(w, w.state_S[s].cursor), w.state_S[s].next_asked
+        waits = job >= 0 and w.engine_1[0].tenants and waits_for_turn(w, job)
+        if waits:
             w.state_S[s].cursor = job
             job = -1
-        view.asked_N[s] = job
-        if w.engine_1[0].bends:
-            show_claims(w, job, s)
+        show_asked(w, job, s)
         if job >= 0:
             some = True
             most = room_for(w, job, s)
@@ -284,8 +303,13 @@ def ask_slot(w: World) -> int:
                     view.mask_NA[s, 1 + s] = 0
             if w.engine_1[0].tenants and view.mask_NA[s, 1 + s]:
                 plan_quota(w, job, min(view.job_J[job].gpus_max, most))
-        elif view.mask_NA[s, HOLD]:  # no row of a question is without it
-            view.mask_NA[s, :] = 0
+        if job >= 0 or waits:
+            before = s
+        elif before >= 0:
+            w.state_S[before].next_asked = behind
+        else:
+            w.engine_1[0].first_asked = behind
+        s = behind
     if w.engine_1[0].tenants:
         end_plans(w)
     return pause(w, ASK_SLOT) if some else 0
@@ -297,7 +321,6 @@ def pause(w: World, kind: int) -> int:
     w.shown.run_1[0].kind = kind
     w.shown.run_1[0].site = -1
     show_hour(w)
-    set_defaults(w)
     w.engine_1[0].steps += 1
     if w.engine_1[0].rewards:
         read_reward(w)
@@ -392,11 +415,21 @@ def drop_overdue(w: World) -> None:
 
 @kernel(inline=True, allocates=False)
 def begin_queues(w: World) -> None:
-    """Points each site at the first job of its queue, to be asked about in this slot."""
+    """Points each site at the first job of its queue, to be asked about in this slot, and lists those that have one."""
+    last = -1
+    w.engine_1[0].first_asked = -1
     for s in range(w.state_S.shape[0]):
         if w.engine_1[0].tenants:
             order_queue(w, s)
-        w.state_S[s].cursor = w.state_S[s].head
+        w.state_S[s].cursor, w.state_S[s].next_asked = w.state_S[s].head, -1
+        show_asked(w, -1, s)
+        if w.state_S[s].head < 0:
+            continue
+        if last >= 0:
+            w.state_S[last].next_asked = s
+        else:
+            w.engine_1[0].first_asked = s
+        last = s
     w.engine_1[0].in_slot = OF_QUEUES
 
 

@@ -84,6 +84,6 @@ def test_the_work_runs_beside_the_main_thread_with_a_large_stack() -> None:
 
 
 def test_the_innermost_sentence_is_said() -> None:
-    assert what_is_kept().startswith("interrupted; recorded runs are kept")
+    assert what_is_kept() == "interrupted; the same command repeats no run that is recorded"
     with on_interrupt(lambda: "outer"), on_interrupt(lambda: "inner"):
         assert what_is_kept() == "inner"

@@ -162,7 +162,7 @@ def test_an_interrupted_command_says_where_it_stopped_and_where_it_resumed(numbe
     (kept,) = tmp_path.rglob("*.checkpoint")
     far, _, rest = first.partition(", kept in ")
     assert rest == f"{kept.relative_to(tmp_path)}; the same command continues from there"
-    assert last.startswith("interrupted; recorded runs are kept")
+    assert last == "interrupted; the same command repeats no run that is recorded"
     resumed, whole = called(command, "one"), called(command, "two")
     assert resumed.returncode == whole.returncode == 0, resumed.stderr
     line = f"{far.replace('stopped', 'resumed')} from {rest.partition(';')[0]}"

@@ -53,7 +53,7 @@ def ended_alike() -> Iterator[None]:
 
 def what_is_kept() -> str:
     """Returns what an interrupt's message says."""
-    return _said[-1]() if _said else "interrupted; recorded runs are kept, and the same command continues from them"
+    return _said[-1]() if _said else "interrupted; the same command repeats no run that is recorded"
 
 
 def run_interruptible(work: Callable[[], None], patience_s: float = PATIENCE_S) -> None:

@@ -210,6 +210,10 @@ class Keeper:
         if now_s - self._written_s >= min(WORTH_S, self._every_s):
             self._write(now_s)
             tell("checkpoint", f"stopped at {_far(engine)}, kept in {path}; the same command continues from there")
+        elif path.exists():
+            tell("checkpoint", f"stopped at {_far(engine)}; the same command continues from the checkpoint in {path}")
+        else:
+            tell("checkpoint", f"stopped at {_far(engine)}, too early to be kept; the same command begins again")
         if self._signal is not None:
             signal.raise_signal(self._signal)
         raise KeyboardInterrupt

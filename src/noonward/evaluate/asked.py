@@ -45,11 +45,13 @@ def policies_of(scenario: Scenario, given: Sequence[GivenPolicy] | None = None) 
     """Returns the policies to compare: those asked for, else the scenario's.
 
     Raises:
-        ScenarioError: One is unknown, its arguments are wrong, or a scenario names something else than a registered
-            policy.
+        ScenarioError: One is unknown, its arguments are wrong, none is named, or a scenario names something else than
+            a registered policy.
     """
     if given is None:
         return registered_policies(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
+    if not given:
+        raise ScenarioError("no policy is named; name one at least, such as local-fcfs ('noonward policies' lists all)")
     return policies_given(given, scenario.kind)
 
 

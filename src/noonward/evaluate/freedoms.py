@@ -29,13 +29,15 @@ def freedom_names(listed: str) -> tuple[str, ...]:
     """Returns the freedoms of a comma-separated list, ``none`` among them, in the order of ``NAMES``.
 
     Raises:
-        ScenarioError: One is unknown.
+        ScenarioError: One is unknown, or none is named.
 
     Example:
         >>> freedom_names("caps,suspend")
         ('none', 'suspend', 'caps')
     """
     names = [name.strip() for name in listed.split(",") if name.strip()]
+    if not names:
+        raise ScenarioError(f"no freedom is named; name some of {', '.join(NAMES)}")
     for name in names:
         if name not in NAMES:
             raise ScenarioError(f"unknown freedom {name!r}; {nearest(name, NAMES)}")

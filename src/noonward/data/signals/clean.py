@@ -13,6 +13,7 @@ Rules, the same for every publisher:
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Final
@@ -124,7 +125,7 @@ def _in_dollars(frame: pl.DataFrame, options: ImportOptions, account: Account) -
             known = ", ".join(sorted(options.rates)) or "none"
             raise DataError(
                 f"{account.file}: prices are in {currency}, and no exchange rate was given for it (given: {known}); "
-                f"import the file with US dollars for one {currency}: noonward import {account.file} "
+                f"import the file with US dollars for one {currency}: noonward import {shlex.quote(account.file)} "
                 f"--fx {currency}=RATE --out FOLDER"
             )
         frame = _converted(frame, currency, rates, account)

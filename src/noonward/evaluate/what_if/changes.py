@@ -176,7 +176,8 @@ def _freed(environment: Environment, lever: Bending) -> Environment:
     a doubling, caps follow the measured curve ``CAPS``, moves are those of suspended jobs.
     """
     if environment.protocol != "each-slot" or environment.learns_run_times:
-        why = "its run times are learned" if environment.learns_run_times else "its protocol is on-arrival"
+        learned = "its run times are learned: set jobs.knowledge.run_time to limit or class-mean"
+        why = learned if environment.learns_run_times else "its protocol is on-arrival: set protocol to each-slot"
         raise ScenarioError(f"running jobs of scenario {environment.scenario!r} cannot be changed: {why}")
     gangs = [2**k for k in range(MOST_GANGS) if 2**k <= 2 * int(environment.jobs.gpus_max_J.max())]
     speedup = [DOUBLED**k for k in range(len(gangs))]

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from noonward.decision.brief import Needs
+from noonward.decision.cluster.assembly import summarize_links
 from noonward.decision.cluster.feasibility import first_start_s
 from noonward.decision.cluster.value import run_value_usd, travel_cost_usd
 from noonward.decision.cluster.view import RuleMemory, latest_start_s
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
+from noonward.schedule.cluster.slot_rules import ceilings_of
 from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
 from reference.views import choices, make_view
@@ -80,57 +82,82 @@ def test_most_free_chooses_the_most_free_with_room_and_stays_on_ties():
     assert choices(rule("most-free"), make_view(free, asked=(0, -1, -1), mask=blocked)) == [1, 0, 0]
 
 
+def cheapest(view):
+    """Choices of ``cheapest-feasible`` with the memory of a new run."""
+    scheduler = make_scheduler("cheapest-feasible")
+    scheduler.memory = ceilings_of(len(view.site_S))
+    return choices(scheduler, view)
+
+
+def plainly_cheapest(view, s):
+    """What ``cheapest-feasible`` is to answer: the best of all sites, the first of equals."""
+    job, best = int(view.asked_N[s]), (False, -np.inf, -1)
+    for d in range(len(view.site_S)):
+        if view.mask_NA[s, 1 + d] and view.site_S["free"][d] >= view.job_J["gpus_min"][job]:
+            in_time = first_start_s(view, job, s, d) <= latest_start_s(view, job, d)
+            value = run_value_usd(view, job, d) - travel_cost_usd(view, job, s, d)
+            if best[2] < 0 or (in_time, value) > best[:2]:
+                best = (in_time, value, d)
+    return 1 + best[2]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cheapest_feasible_chooses_as_if_it_looked_at_every_site(seed):
+    """Up to 70 sites over three slots: prices change after the first, and what is free and who asks in every one."""
+    rng = np.random.default_rng(seed)
+    sites, late_until_s = int(rng.integers(2, 71)), rng.choice([-np.inf, 1e4])
+    site_S = [{"gpus": 4, "pue": rng.choice([1.1, 1.3])} for _ in range(sites)]
+    jobs = [
+        {
+            "work": rng.choice([0.0, 1e-9, 60.0, 3600.0, 1e6]),
+            "origin": int(rng.integers(sites)),
+            "gpus_max": int(rng.integers(1, 4)),
+            "move_gb": rng.choice([0.0, 2.0]),
+            "result_gb": rng.choice([0.0, 5.0]),
+            "deadline_s": rng.choice([100.0, 400.0, np.inf]),
+        }
+        for _ in range(12)
+    ]
+    view = make_view(
+        site_S, asked=(-1,) * sites, jobs=jobs, power_w=((90.0,), (200.0,), (250.0,)),
+        seconds=((1.0,), (0.6,), (0.5,)), revenue_usd_per_gpu_hour=0.02, carbon_usd_per_t=rng.choice([0.0, 100.0]),
+        late_until_s=late_until_s,
+    )  # fmt: skip
+    few = rng.choice([1, 3, sites])
+    view.link_IS["usd_per_gb"] = rng.choice([0.0, 1e-4, 1e-2], (sites, few))[:, rng.integers(few, size=sites)]
+    view.link_IS["kwh_per_gb"] = rng.choice([0.0, 0.005], (sites, 1))
+    view.link_IS["seconds_per_gb"] = rng.choice([0.0, 60.0], (sites, sites))
+    for name in ("usd_per_gb", "kwh_per_gb", "seconds_per_gb"):
+        np.fill_diagonal(view.link_IS[name], 0.0)
+    summarize_links(view.site_S, view.link_IS, view.home_I)
+    scheduler = make_scheduler("cheapest-feasible")
+    scheduler.memory = ceilings_of(sites)
+    for slot in range(3):
+        view.run_1["now_s"] = 60.0 * slot
+        if slot != 1:
+            view.site_S["price"] = rng.choice([-20.0, 30.0, 30.0, 80.0], sites)
+            view.site_S["carbon"] = rng.choice([20.0, 400.0], sites)
+        view.site_S["free"] = rng.integers(0, 3, sites)
+        view.asked_N[:] = rng.integers(-1, len(jobs), sites)
+        view.mask_NA[:, 1:] = rng.random((sites, sites)) < 0.7
+        want = [plainly_cheapest(view, s) if view.asked_N[s] >= 0 else 0 for s in range(sites)]
+        assert choices(scheduler, view) == want
+
+
 def test_cheapest_feasible_weighs_price_carbon_and_travel():
     sites = [{"price": price, "carbon": carbon} for price, carbon in ((60.0, 0.0), (40.0, 0.0), (30.0, 200.0))]
     jobs = ({"work": 3600.0, "move_gb": 1.0},)
     # 0.1 kWh each: 6, 4 and 3 + 2 (200 g/kWh at 100 USD/t) thousandths of a USD.
     view = make_view(sites, asked=(0, -1, -1), jobs=jobs, carbon_usd_per_t=100.0)
-    assert choices(rule("cheapest-feasible"), view) == [2, 0, 0]
+    assert cheapest(view) == [2, 0, 0]
     view.link_IS["usd_per_gb"][0, 1] = 0.0015
-    assert choices(rule("cheapest-feasible"), view) == [3, 0, 0]
+    assert cheapest(view) == [3, 0, 0]
     view.link_IS["usd_per_gb"][0, 1:] = 0.003
-    assert choices(rule("cheapest-feasible"), view) == [1, 0, 0]
+    assert cheapest(view) == [1, 0, 0]
     view.site_S["free"][0] = 0
-    assert choices(rule("cheapest-feasible"), view) == [2, 0, 0]
+    assert cheapest(view) == [2, 0, 0]
     view.site_S["free"] = 0
-    assert choices(rule("cheapest-feasible"), view) == [0, 0, 0]
-
-
-@pytest.mark.parametrize("surely", [False, True])
-def test_cheapest_feasible_chooses_as_if_it_reckoned_every_site(surely):
-    """Few values, so that many sites are worth the same: then the first of them."""
-    rng, chosen = np.random.default_rng(1), collections.Counter()
-    for _ in range(300):
-        sites = [
-            {"gpus": 4, "free": rng.integers(0, 5), "price": rng.choice([-20.0, 0.0, 30.0, 60.0]), "carbon": 100.0 * n}
-            for n in rng.integers(0, 3, 5)
-        ]
-        due_s = np.inf if surely else 60.0 * rng.integers(10, 15)
-        job = {"work": 3600.0, "move_gb": rng.integers(0, 3), "result_gb": 1.0, "gpus_min": 2, "deadline_s": due_s}
-        mask, late_s = [[1, *rng.integers(0, 2, 5)]] * 5, rng.choice([-np.inf, 1e6])
-        view = make_view(
-            sites, asked=(0, -1, -1, -1, -1), jobs=(job,), mask=mask, now_s=600.0, late_until_s=late_s,
-            carbon_usd_per_t=100.0, revenue_usd_per_gpu_hour=0.05, least_gpus=4 if surely else 0,
-        )  # fmt: skip
-        away = ~np.eye(5, dtype=bool)
-        view.link_IS["usd_per_gb"] = away * rng.choice([0.0, 0.001], (5, 5))
-        view.link_IS["seconds_per_gb"] = away * rng.choice([0.0, 30.0, 90.0], (5, 5))
-        view.run_1["most_seconds_per_gb"] = 90.0
-        best = max(
-            (
-                (
-                    bool(first_start_s(view, 0, 0, d) <= latest_start_s(view, 0, d)),
-                    run_value_usd(view, 0, d) - travel_cost_usd(view, 0, 0, d),
-                    -d,
-                )
-                for d in range(5)
-                if mask[0][1 + d] and sites[d]["free"] >= 2
-            ),
-            default=(False, 0.0, 1),
-        )
-        assert choices(rule("cheapest-feasible"), view)[0] == 1 - best[2]
-        chosen[1 - best[2]] += 1
-    assert len(chosen) == 6
+    assert cheapest(view) == [0, 0, 0]
 
 
 def test_patient_waits_for_a_cheap_hour_while_slack_is_left():

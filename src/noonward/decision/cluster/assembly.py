@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from noonward.arrays import resized
+from noonward.arrays import I8, Records, resized
 from noonward.decision.brief import Brief
 from noonward.decision.cluster.layout import VIEW_PARTS, blank
 from noonward.decision.cluster.view import ClusterView
@@ -58,11 +58,11 @@ def make_view(brief: Brief, slots: int, levers: Collection[Lever] = (), *, fails
             site["ingress"][home] = i
     for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
         link[name] = getattr(links, f"{name}_IS")
-    link["queued"] = links.queued & (link["seconds_per_gb"] > 0)
-    run["longest_latency_s"], run["most_seconds_per_gb"] = link["latency_s"].max(), link["seconds_per_gb"].max()
-    run["least_gpus"] = tables.gpus_S.min() if tables.range_CS.all() else 0
+    summarize_links(site, link, tables.home_I)
+    run["least_gpus"] = site["gpus"].min()
     types = [each.gpu_type for each in fleet.sites]
     site["alike"] = [types.index(each) for each in types]
+    link["queued"] = links.queued & (link["seconds_per_gb"] > 0)
     parts["home_I"][:] = tables.home_I
     parts["range_CS"][:] = tables.range_CS
     parts["job_J"]["serial"] = -1
@@ -70,6 +70,19 @@ def make_view(brief: Brief, slots: int, levers: Collection[Lever] = (), *, fails
     parts["freedom_C"] = freedom_C
     parts["oracle_SCG"], parts["clock_SF"] = tables.oracle_level_SCG, tables.clock_SF
     return ClusterView(**parts)
+
+
+def summarize_links(site_S: Records, link_IS: Records, home_I: I8) -> None:
+    """Notes of the links from each site's ingress point to the other sites the extremes, in the site's record."""
+    site_S["most_latency_s"] = site_S["most_seconds_per_gb"] = np.inf
+    for i, home in enumerate(home_I.tolist()):
+        if home < 0:
+            continue
+        others = np.delete(link_IS[i], home)
+        for name in ("latency_s", "seconds_per_gb"):
+            site_S[f"most_{name}"][home] = others[name].max(initial=0.0)
+        for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
+            site_S[f"least_{name}"][home] = others[name].min() if len(others) else 0.0
 
 
 def _largest_gang(brief: Brief) -> int:

@@ -6,7 +6,17 @@ import numpy as np
 
 from noonward.arrays import F8
 from noonward.compiled import kernel
-from noonward.decision.cluster.view import HOLD, SECONDS, ClusterView, delay_s, departure_s, fits, last_start_s
+from noonward.decision.cluster.view import (
+    HOLD,
+    SECONDS,
+    ClusterView,
+    delay_s,
+    departure_s,
+    fits,
+    last_start_s,
+    longest_delay_s,
+    shortest_delay_s,
+)
 from noonward.units import HOUR_S
 
 
@@ -19,29 +29,20 @@ def slot_at(slot_s: float, time: float) -> float:
 @kernel(inline=True, allocates=False)
 def joins_at(view: ClusterView, job: int, s: int, d: int) -> float:
     """Returns when a job that leaves site s now joins the queue of site d: a slot boundary, not before the next."""
+    return joins_after(view, delay_s(view, job, view.site_S[s].ingress, d))
+
+
+@kernel(inline=True, allocates=False)
+def joins_after(view: ClusterView, delay: float) -> float:
+    """Returns when a job that leaves a site now and travels so long, s, joins the queue of another."""
     slot_s = view.run_1[0].slot_s
-    arrives = view.run_1[0].now_s + delay_s(view, job, view.site_S[s].ingress, d)
-    return max(slot_at(slot_s, arrives), view.run_1[0].now_s + slot_s)
+    return max(slot_at(slot_s, view.run_1[0].now_s + delay), view.run_1[0].now_s + slot_s)
 
 
 @kernel(inline=True, allocates=False)
 def first_start_s(view: ClusterView, job: int, s: int, d: int) -> float:
     """Returns when a job at site s could start at site d at the earliest, s: now if it is there already."""
     return view.run_1[0].now_s if s == d else joins_at(view, job, s, d)
-
-
-@kernel(inline=True, allocates=False)
-def starts_in_time_anywhere(view: ClusterView, job: int) -> bool:
-    """Returns whether a job that fits into every site surely is in time at each, however far: by the worst link."""
-    record, run = view.job_J[job], view.run_1[0]
-    slot_s, back_s = run.slot_s, 0.0
-    joins = max(
-        slot_at(slot_s, run.now_s + (run.longest_latency_s + record.move_gb * run.most_seconds_per_gb)),
-        run.now_s + slot_s,
-    )
-    if record.result_gb != 0.0:
-        back_s = run.longest_latency_s + record.result_gb * run.most_seconds_per_gb
-    return record.gpus_min <= run.least_gpus and joins <= record.deadline_s - back_s
 
 
 @kernel(inline=True, allocates=False)
@@ -54,6 +55,34 @@ def is_suspended(view: ClusterView, job: int) -> bool:
 def can_move(view: ClusterView, job: int, s: int, d: int) -> bool:
     """Returns whether a job at site s fits into site d and can be there before its last start (MASAC, Eq. 7b)."""
     return d != s and fits(view, job, d) and joins_at(view, job, s, d) <= last_start_s(view, job, d)
+
+
+@kernel(inline=True, allocates=False)
+def can_move_anywhere(view: ClusterView, job: int, s: int) -> bool:
+    """Returns whether a job at site s surely ``can_move`` to all other sites of its range: also over the slowest links.
+
+    It may be able to where this says that it is not sure.
+    """
+    record = view.job_J[job]
+    home = view.home_I[record.origin]
+    if home < 0 or record.gpus_min > view.run_1[0].least_gpus:
+        return False
+    return_s = longest_delay_s(view, record.result_gb, home) if record.result_gb > 0.0 else 0.0
+    last_s = max(record.deadline_s - return_s, view.run_1[0].late_until_s)
+    return joins_after(view, longest_delay_s(view, record.move_gb, s)) <= last_s
+
+
+@kernel(inline=True, allocates=False)
+def can_move_home_at_most(view: ClusterView, job: int, s: int) -> bool:
+    """Returns whether a job at site s surely cannot move to any site but its home: not over the fastest links either.
+
+    It may be unable to where this says that it is not sure.
+    """
+    record = view.job_J[job]
+    home = view.home_I[record.origin]
+    return_s = shortest_delay_s(view, record.result_gb, home) if home >= 0 and record.result_gb > 0.0 else 0.0
+    last_s = max(record.deadline_s - return_s, view.run_1[0].late_until_s)
+    return joins_after(view, shortest_delay_s(view, record.move_gb, s)) > last_s
 
 
 @kernel(inline=True, allocates=False)
@@ -111,8 +140,15 @@ def fill_mask(view: ClusterView, job: int, s: int, room_here: int) -> None:
         room_here: GPUs that may start there (``room``).
     """
     view.mask_NA[s, HOLD] = 1
-    if starts_in_time_anywhere(view, job):
-        view.mask_NA[s, 1:] = 1
+    if can_move_anywhere(view, job, s):
+        c = view.job_J[job].class_
+        for d in range(view.site_S.shape[0]):
+            view.mask_NA[s, 1 + d] = view.range_CS[c, d]
+    elif can_move_home_at_most(view, job, s):
+        view.mask_NA[s, 1:] = 0
+        home = view.home_I[view.job_J[job].origin]
+        if home >= 0:
+            view.mask_NA[s, 1 + home] = can_move(view, job, s, home)
     else:
         for d in range(view.site_S.shape[0]):
             view.mask_NA[s, 1 + d] = can_move(view, job, s, d)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from noonward.compiled import kernel
 from noonward.decision.cluster.view import CARBON, POWER_W, PRICE, SECONDS, ClusterView, lead_integral
 from noonward.units import HOUR_S, KG_PER_TONNE, WATT_SECONDS_PER_MWH
+
+ROUNDING: Final = 1e-9
+"""Share by which bounds are widened, far above what rounding makes of a value."""
 
 
 @kernel(inline=True, allocates=False)
@@ -57,9 +62,16 @@ def energy_usd(view: ClusterView, price_usd_s: float, carbon_g_s: float) -> floa
 def _journey_usd(view: ClusterView, size_gb: float, ingress: int, d: int) -> float:
     """Returns the cost of data over a link at this hour's intensities, USD; an ingress without a site has none."""
     link, home = view.link_IS[ingress, d], view.home_I[ingress] if view.home_I[ingress] >= 0 else d
+    return _data_usd(view, size_gb, link.usd_per_gb, link.kwh_per_gb, view.site_S[home].carbon, view.site_S[d].carbon)
+
+
+@kernel(inline=True, allocates=False)
+def _data_usd(
+    view: ClusterView, size_gb: float, usd_per_gb: float, kwh_per_gb: float, carbon: float, there: float
+) -> float:
+    """Returns the cost of data between two intensities over a link of some USD/GB and kWh/GB, USD."""
     usd_per_g = view.run_1[0].carbon_usd_per_t / KG_PER_TONNE / 1000.0
-    carbon = 0.5 * (view.site_S[home].carbon + view.site_S[d].carbon)
-    return float(size_gb * (link.usd_per_gb + usd_per_g * link.kwh_per_gb * carbon))
+    return float(size_gb * (usd_per_gb + usd_per_g * kwh_per_gb * (0.5 * (carbon + there))))
 
 
 @kernel(inline=True, allocates=False)
@@ -71,6 +83,24 @@ def travel_cost_usd(view: ClusterView, job: int, s: int, d: int) -> float:
     if view.home_I[record.origin] != d:
         cost += _journey_usd(view, record.result_gb, record.origin, d)
     return cost
+
+
+@kernel(inline=True, allocates=False)
+def least_travel_cost_usd(view: ClusterView, job: int, s: int, carbon: float) -> float:
+    """Returns what ``travel_cost_usd`` is at least, to any site but s and the job's home, USD.
+
+    Args:
+        view: View.
+        job: Job.
+        s: Site at which it waits.
+        carbon: Lowest intensity of any site now, g/kWh.
+    """
+    record, here = view.job_J[job], view.site_S[s]
+    cost = _data_usd(view, record.move_gb, here.least_usd_per_gb, here.least_kwh_per_gb, here.carbon, carbon)
+    if view.home_I[record.origin] >= 0:
+        home = view.site_S[view.home_I[record.origin]]
+        cost += _data_usd(view, record.result_gb, home.least_usd_per_gb, home.least_kwh_per_gb, home.carbon, carbon)
+    return (1.0 - ROUNDING) * cost
 
 
 @kernel(inline=True, allocates=False)
@@ -94,6 +124,13 @@ def run_value_at_usd(view: ClusterView, job: int, site: int, price: float, carbo
     seconds = run_seconds(view, job, site)
     cost = extra_power_w(view, job, site) * energy_usd(view, price * seconds, carbon * seconds)
     return revenue_usd(view, job, site) - cost
+
+
+@kernel(inline=True, allocates=False)
+def most_run_value_usd(view: ClusterView, job: int, site: int) -> float:
+    """Returns what ``run_value_usd`` is at most per unit of work, of a job's class and gang, USD; it must have work."""
+    value, revenue = run_value_usd(view, job, site), revenue_usd(view, job, site)
+    return (value + ROUNDING * (abs(revenue) + abs(revenue - value))) / view.job_J[job].work
 
 
 @kernel(inline=True, allocates=False)

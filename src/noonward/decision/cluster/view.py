@@ -45,13 +45,11 @@ RUN: Final = np.dtype(
         ("carbon_usd_per_t", "f8"),  # 0 without economics
         ("late_until_s", "f8"),  # time until which jobs may start after their latest start; -inf: none may
         ("late_usd_per_gpu_hour", "f8"),  # price of an hour that a job starts late, per GPU of its smallest gang
-        ("longest_latency_s", "f8"),  # of all links
-        ("most_seconds_per_gb", "f8"),  # of all links
-        ("least_gpus", "i8"),  # GPUs of the smallest site; 0 where a class may not run at all sites
         ("kind", "i8"),  # kind of question, ASK_...
         ("site", "i8"),  # site the question is about (on-arrival: ASK_ALLOCATE, ASK_FINISHED, ASK_RUNNING), or -1
         ("gpus", "i8"),  # gang of the finished job (ASK_FINISHED)
         ("level", "i8"),  # clock level of the finished job (ASK_FINISHED)
+        ("least_gpus", "i8"),  # GPUs of the smallest site
     ]
 )
 """What holds for the whole run."""
@@ -67,6 +65,12 @@ SITE: Final = np.dtype(
         ("carbon", "f8"),  # carbon intensity of now (likewise), g/kWh; NaN without signals
         ("pue", "f8"),
         ("free_w", "f8"),  # IT power of a free GPU, W
+        ("most_latency_s", "f8"),  # of the links from its ingress point to other sites the highest latency, s,
+        ("most_seconds_per_gb", "f8"),  # and most s/GB; both infinite without an ingress point here
+        ("least_latency_s", "f8"),  # of the same links the lowest latency, s; 0 without an ingress point here,
+        ("least_seconds_per_gb", "f8"),  # fewest s/GB,
+        ("least_usd_per_gb", "f8"),  # lowest price, USD/GB,
+        ("least_kwh_per_gb", "f8"),  # and least energy, kWh/GB
         ("claimed", "i8"),  # GPUs of jobs that wait here and may displace the job asked about (smallest gangs)
         ("alike", "i8"),  # first site whose GPUs are of the same type: speed_KSCGF and oracle_SCG say the same of it
     ]
@@ -424,6 +428,18 @@ def delay_s(view: ClusterView, job: int, ingress: int, site: int) -> float:
     """Returns how long a job travels from an ingress point to a site, s: latency + GB x s/GB (MASAC, Sec. II)."""
     link = view.link_IS[ingress, site]
     return link.latency_s + view.job_J[job].move_gb * link.seconds_per_gb
+
+
+@kernel(inline=True, allocates=False)
+def longest_delay_s(view: ClusterView, size_gb: float, home: int) -> float:
+    """Returns the longest that data may travel between a site's ingress point and any site, s; see ``delay_s``."""
+    return view.site_S[home].most_latency_s + size_gb * view.site_S[home].most_seconds_per_gb
+
+
+@kernel(inline=True, allocates=False)
+def shortest_delay_s(view: ClusterView, size_gb: float, home: int) -> float:
+    """Returns the shortest that data may travel between a site's ingress point and another site, s."""
+    return view.site_S[home].least_latency_s + size_gb * view.site_S[home].least_seconds_per_gb
 
 
 @kernel(inline=True, allocates=False)

@@ -142,7 +142,7 @@ def _blank_world(
     engine_1 = np.zeros(1, ENGINE)
     engine_1["part_s"] = HOUR_S
     engine_1["dispatch"] = engine_1["hour_shown"] = engine_1["part_shown"] = engine_1["free_slot"] = -1
-    engine_1["first_asked"] = -1
+    engine_1["first_to_ask"] = -1
     engine_1["until_s"] = np.nan
     engine_1["bends"] = bends
     engine_1["wants_allocate"] = needs.allocate
@@ -161,7 +161,7 @@ def _blank_world(
         engine_1["budgets"] = len(tenants.budgeted)
     state_S = np.zeros(sites, SITE_STATE)
     state_S["limit_w"] = np.inf
-    for name in ("head", "tail", "cursor", "next_asked", "running", "last_running", "first_owed"):
+    for name in ("head", "tail", "cursor", "next_to_ask", "running", "last_running", "first_owed"):
         state_S[name] = -1
     return World(
         shown=shown,

@@ -6,13 +6,20 @@ from typing import Final
 
 import numpy as np
 
+from noonward.arrays import F8
 from noonward.compiled import kernel
 from noonward.decision.brief import Brief, Needs
-from noonward.decision.cluster.feasibility import first_start_s, is_suspended, starts_in_time_anywhere
+from noonward.decision.cluster.feasibility import first_start_s, is_suspended
 from noonward.decision.cluster.rule import rule
-from noonward.decision.cluster.value import energy_usd, run_value_usd, travel_cost_usd
-from noonward.decision.cluster.view import Answers, ClusterView, RuleMemory, latest_start_s
-from noonward.decision.scheduler import CompiledScheduler
+from noonward.decision.cluster.value import (
+    energy_usd,
+    least_travel_cost_usd,
+    most_run_value_usd,
+    run_value_usd,
+    travel_cost_usd,
+)
+from noonward.decision.cluster.view import PER_JOB, Answers, ClusterView, RuleMemory, latest_start_s
+from noonward.decision.scheduler import CompiledScheduler, State, checked_state
 from noonward.draws import random_below
 from noonward.units import HOUR_S
 
@@ -22,6 +29,14 @@ KEPT_SLACK: Final = 0.3
 """Share of a job's slack that ``patient`` leaves unused."""
 DAY_H: Final = 24
 """Hours of which ``patient`` remembers the cost."""
+KINDS: Final = 61
+"""Kinds of jobs (class and largest gang) of which ``cheapest-feasible`` remembers what they earn at most."""
+BLOCK: Final = 16
+"""Successive sites that it can pass over at once."""
+PRICES, INTENSITIES = KINDS, KINDS + 1
+"""Rows of its ``memory.table_XY``, after those of kinds: prices and intensities that these hold for, by site."""
+PRICES_S, LEAST_CARBON = range(2)
+"""Positions in its ``memory.number_P``: when it last looked at prices, s, and the lowest intensity, g/kWh."""
 HOUR, HOURS = range(2)
 """Positions in ``memory.number_P`` of ``patient``: the last hour noted, and how many have been."""
 
@@ -170,27 +185,90 @@ def cheapest_site(view: ClusterView, s: int, job: int) -> int:
     Where jobs may be late, sites at which it starts in time come before others: a move takes a slot, and makes a job
     late that had to start at once.
     """
+    return _cheapest_below(view, s, job, False, view.clock_SF[0], 0.0)
+
+
+@kernel(inline=True, allocates=False)
+def _cheapest_below(view: ClusterView, s: int, job: int, bounded: bool, ceiling_X: F8, travel_usd: float) -> int:
+    """Does what ``cheapest_site`` does; leaves out sites at which a job surely earns no more than at one it has seen.
+
+    Args:
+        view: View.
+        s: Site at which the job waits.
+        job: Job.
+        bounded: Whether bounds are given.
+        ceiling_X: What it earns by running at a site at most, per unit of work, USD; then the most of each ``BLOCK``.
+        travel_usd: What its journey costs at least to a site other than s and its home, USD.
+    """
     best, most, best_in_time = -1, -np.inf, False
-    surely_in_time = starts_in_time_anywhere(view, job)
-    for d in range(view.site_S.shape[0]):
-        if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
+    sites, work, home = view.site_S.shape[0], view.job_J[job].work, view.home_I[view.job_J[job].origin]
+    for first in range(0, sites, BLOCK):
+        last = min(first + BLOCK, sites)
+        near = first <= s < last or first <= home < last
+        if bounded and best_in_time and not near and work * ceiling_X[sites + first // BLOCK] - travel_usd <= most:
             continue
-        value = run_value_usd(view, job, d)
-        if best_in_time and value <= most:
-            continue  # whatever the journey costs
-        in_time = surely_in_time or first_start_s(view, job, s, d) <= latest_start_s(view, job, d)
-        value -= travel_cost_usd(view, job, s, d)
-        if (in_time and not best_in_time) or (in_time == best_in_time and value > most):
-            best, most, best_in_time = d, value, in_time
+        for d in range(first, last):
+            if bounded and best_in_time and work * ceiling_X[d] - travel_usd <= most and d != s and d != home:
+                continue
+            if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
+                continue
+            value = run_value_usd(view, job, d)
+            if best_in_time and value <= most:
+                continue  # whatever the journey costs
+            in_time = first_start_s(view, job, s, d) <= latest_start_s(view, job, d)
+            value -= travel_cost_usd(view, job, s, d)
+            if (in_time and not best_in_time) or (in_time == best_in_time and value > most):
+                best, most, best_in_time = d, value, in_time
     return best
 
 
 @rule
 def _cheapest_feasible(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    _note_prices(view, memory)
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
-        if job >= 0:
+        if job >= 0 and view.job_J[job].work > 0.0:
+            row = _ceilings(view, memory, job)
+            travel_usd = least_travel_cost_usd(view, job, s, memory.number_P[LEAST_CARBON])
+            answers.answer_N[s].choice = 1 + _cheapest_below(view, s, job, True, memory.table_XY[row], travel_usd)
+        elif job >= 0:
             answers.answer_N[s].choice = 1 + cheapest_site(view, s, job)
+
+
+@kernel(inline=True, allocates=False)
+def _note_prices(view: ClusterView, memory: RuleMemory) -> None:
+    """Forgets all ceilings if prices or intensities have changed; they do not within one time."""
+    now = view.run_1[0].now_s
+    if memory.number_P[PRICES_S] == now:
+        return
+    memory.number_P[PRICES_S] = now
+    changed, least = False, np.inf
+    for s in range(view.site_S.shape[0]):
+        site = view.site_S[s]
+        least = min(least, site.carbon)
+        if memory.table_XY[PRICES, s] != site.price or memory.table_XY[INTENSITIES, s] != site.carbon:
+            changed = True
+            memory.table_XY[PRICES, s] = site.price
+            memory.table_XY[INTENSITIES, s] = site.carbon
+    if changed:
+        memory.number_P[LEAST_CARBON] = least
+        memory.index_XY[:, :] = -1
+
+
+@kernel(inline=True, allocates=False)
+def _ceilings(view: ClusterView, memory: RuleMemory, job: int) -> int:
+    """Returns the row of ``memory.table_XY`` with what a job's class and gang earn at most per unit of work by site."""
+    kind = (view.job_J[job].class_ << 32) | view.job_J[job].gpus_max
+    row = kind % KINDS
+    if memory.index_XY[row, 0] != kind:
+        memory.index_XY[row, 0] = kind
+        sites = view.site_S.shape[0]
+        memory.table_XY[row, sites:] = -np.inf
+        for d in range(sites):
+            usd, block = most_run_value_usd(view, job, d), sites + d // BLOCK
+            memory.table_XY[row, d] = usd
+            memory.table_XY[row, block] = max(memory.table_XY[row, block], usd)
+    return row
 
 
 class CheapestFeasible(SlotRule):
@@ -201,6 +279,31 @@ class CheapestFeasible(SlotRule):
 
     rule = staticmethod(_cheapest_feasible)
     needs = Needs(protocols=("each-slot",), signals=True, economics=True)
+
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
+        """Returns a memory for the sites' prices and ceilings."""
+        return ceilings_of(len(brief.sites))
+
+    def state(self) -> State:
+        """Returns an empty memory: ceilings follow from the view."""
+        return dict(RuleMemory.make()._asdict())
+
+    def load_state(self, state: State) -> None:
+        """Does nothing but check the state; ceilings are found anew.
+
+        Raises:
+            ScenarioError: The state is of another scheduler.
+        """
+        checked_state(self, state, RuleMemory.make()._asdict(), grows=PER_JOB)
+
+
+def ceilings_of(sites: int) -> RuleMemory:
+    """Returns the memory of ``cheapest-feasible`` for so many sites: it knows no prices, and no ceiling of any job."""
+    return RuleMemory.make(
+        numbers=(-1.0, 0.0),
+        table=np.full((KINDS + 2, sites + -(-sites // BLOCK)), np.nan),
+        index=np.full((KINDS, 1), -1),
+    )
 
 
 @kernel(inline=True, allocates=False)

@@ -40,7 +40,6 @@ from noonward.engine.cluster.kernels.physics import (
     read_reward,
     room_for,
     runs_on,
-    set_defaults,
     show_hour,
     withhold,
 )
@@ -211,22 +210,21 @@ def apply_each_slot(w: World) -> int:
         return FULL
     if w.engine_1[0].bends and lacks_segments(w):
         return NO_SEGMENT
-    s = w.engine_1[0].first_asked
+    s = w.engine_1[0].first_to_ask
     while s >= 0:
-        if view.asked_N[s] >= 0:
-            failed = check_slot_action(w, view.asked_N[s], s)
-            if failed:
-                view.run_1[0].site = s
-                return failed
-        s = w.state_S[s].next_asked
+        failed = check_slot_action(w, view.asked_N[s], s) if view.asked_N[s] >= 0 else 0
+        if failed:
+            view.run_1[0].site = s
+            return failed
+        s = w.state_S[s].next_to_ask
     bends = w.engine_1[0].bends  # what starts goes first then: a suspended job that leaves is owed GPUs where it goes
     for leaving in range(2 if bends else 1):
-        s = w.engine_1[0].first_asked
+        s = w.engine_1[0].first_to_ask
         while s >= 0:
             leaves = w.answers.answer_N[s].choice != 1 + s
             if view.asked_N[s] >= 0 and (not bends or leaves == leaving):
                 carry_out(w, view.asked_N[s], s)
-            s = w.state_S[s].next_asked
+            s = w.state_S[s].next_to_ask
     return 0
 
 
@@ -235,9 +233,9 @@ def ask_running(w: World) -> int:
     """Asks every site about its next running job that something may be done with; returns ASK_RUNNING, or 0 at last."""
     view = w.shown
     some = False
-    set_defaults(w)
     for s in range(view.site_S.shape[0]):
         job = next_to_ask(w, w.state_S[s].cursor, s)
+        no_answer(w.answers, s)
         view.asked_N[s] = job
         view.mask_NA[s, :] = 0
         show_claims(w, job, s)
@@ -267,32 +265,23 @@ def next_asked(w: World, job: int) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def show_asked(w: World, job: int, s: int) -> None:
-    """Shows that a site is asked about a job, or about none (-1), whose answer is not given and whose mask is empty."""
-    view = w.shown
-    view.asked_N[s] = job
-    no_answer(w.answers, s)
-    if w.engine_1[0].bends:
-        show_claims(w, job, s)
-    if job < 0 and view.mask_NA[s, HOLD]:  # no row of a question is without it
-        view.mask_NA[s, :] = 0
-
-
-@kernel(inline=True, allocates=False)
 def ask_slot(w: World) -> int:
     """Asks every site about its next job of this slot; returns ASK_SLOT, or 0 when all have been asked about.
 
-    Only sites with jobs to be asked about are looked at: one may have thousands when the others have none.
+    It looks at the sites from ``first_to_ask`` on, and leaves those out from then on that have no further job.
     """
     view = w.shown
-    some, before, s = False, -1, w.engine_1[0].first_asked
+    some, last = False, -1
+    s = w.engine_1[0].first_to_ask
     while s >= 0:
-        job, behind = next_asked(w, w.state_S[s].cursor), w.state_S[s].next_asked
-        waits = job >= 0 and w.engine_1[0].tenants and waits_for_turn(w, job)
-        if waits:
+        job = next_asked(w, w.state_S[s].cursor)
+        if job >= 0 and w.engine_1[0].tenants and waits_for_turn(w, job):
             w.state_S[s].cursor = job
             job = -1
-        show_asked(w, job, s)
+        ask_nothing(w, s)
+        view.asked_N[s] = job
+        if w.engine_1[0].bends:
+            show_claims(w, job, s)
         if job >= 0:
             some = True
             most = room_for(w, job, s)
@@ -303,16 +292,41 @@ def ask_slot(w: World) -> int:
                     view.mask_NA[s, 1 + s] = 0
             if w.engine_1[0].tenants and view.mask_NA[s, 1 + s]:
                 plan_quota(w, job, min(view.job_J[job].gpus_max, most))
-        if job >= 0 or waits:
-            before = s
-        elif before >= 0:
-            w.state_S[before].next_asked = behind
-        else:
-            w.engine_1[0].first_asked = behind
-        s = behind
+        if w.state_S[s].cursor >= 0:
+            last = append_to_ask(w, last, s)
+        s = w.state_S[s].next_to_ask
+    end_to_ask(w, last)
     if w.engine_1[0].tenants:
         end_plans(w)
     return pause(w, ASK_SLOT) if some else 0
+
+
+@kernel(inline=True, allocates=False)
+def ask_nothing(w: World, s: int) -> None:
+    """Asks a site about no job."""
+    no_answer(w.answers, s)
+    w.shown.asked_N[s] = -1
+    if w.shown.mask_NA[s, HOLD]:  # no row of a question is without it
+        w.shown.mask_NA[s, :] = 0
+
+
+@kernel(inline=True, allocates=False)
+def append_to_ask(w: World, last: int, s: int) -> int:
+    """Puts a site behind the last (or -1) of those that are asked about further jobs of this slot; returns it."""
+    if last < 0:
+        w.engine_1[0].first_to_ask = s
+    else:
+        w.state_S[last].next_to_ask = s
+    return s
+
+
+@kernel(inline=True, allocates=False)
+def end_to_ask(w: World, last: int) -> None:
+    """Ends the list of the sites that are asked about further jobs of this slot with its last, or empties it (-1)."""
+    if last < 0:
+        w.engine_1[0].first_to_ask = -1
+    else:
+        w.state_S[last].next_to_ask = -1
 
 
 @kernel(inline=True, allocates=False)
@@ -415,21 +429,18 @@ def drop_overdue(w: World) -> None:
 
 @kernel(inline=True, allocates=False)
 def begin_queues(w: World) -> None:
-    """Points each site at the first job of its queue, to be asked about in this slot, and lists those that have one."""
+    """Points each site at the first job of its queue, to be asked about in this slot; lists those that have one."""
     last = -1
-    w.engine_1[0].first_asked = -1
     for s in range(w.state_S.shape[0]):
         if w.engine_1[0].tenants:
             order_queue(w, s)
-        w.state_S[s].cursor, w.state_S[s].next_asked = w.state_S[s].head, -1
-        show_asked(w, -1, s)
-        if w.state_S[s].head < 0:
-            continue
-        if last >= 0:
-            w.state_S[last].next_asked = s
-        else:
-            w.engine_1[0].first_asked = s
-        last = s
+        w.state_S[s].cursor = w.state_S[s].head
+        ask_nothing(w, s)
+        if w.engine_1[0].bends:
+            show_claims(w, -1, s)
+        if w.state_S[s].cursor >= 0:
+            last = append_to_ask(w, last, s)
+    end_to_ask(w, last)
     w.engine_1[0].in_slot = OF_QUEUES
 
 

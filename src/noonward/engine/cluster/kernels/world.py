@@ -115,7 +115,7 @@ ENGINE: Final = np.dtype(
         ("steps", "i8"),  # questions asked
         ("events", "i8"),  # events taken
         ("journeys", "i8"),  # journeys (protocol each-slot) or happenings (told) noted at the end of World.heap_E
-        ("first_asked", "i8"),  # first site that is still asked about waiting jobs in the current slot, or -1
+        ("first_to_ask", "i8"),  # first site with a further job of the current slot to be asked about, or -1
         ("in_slot", "i8"),  # OF_QUEUES or OF_RUNNING while jobs of the current slot are asked about, else 0
         ("ended", "i8"),
         ("drained", "i8"),  # run until every job is done or overdue
@@ -177,7 +177,7 @@ SITE_STATE: Final = np.dtype(
         ("head", "i8"),  # first waiting job, or -1
         ("tail", "i8"),
         ("cursor", "i8"),  # job asked about next in this slot of time, or -1
-        ("next_asked", "i8"),  # next site that is still asked in it (ENGINE.first_asked), or -1
+        ("next_to_ask", "i8"),  # next site with a further job of this slot (ENGINE.first_to_ask), or -1
         ("taken", "i8"),  # GPUs of running jobs
         ("withheld", "i8"),  # GPUs that no job may take now
         ("limit_w", "f8"),  # power above which no start may lift that of its GPUs, W; infinite: no limit

@@ -94,7 +94,8 @@ def knowing_table(comparison: Comparison) -> TextTable | None:
         rows=tuple(rows),
         caption=f"What the policy is told: {told_ways}. The same windows for all; only this policy ran in the other "
         "ways; 95% intervals. "
-        "A job that is told to be short is late unless it starts at once, so late jobs depend on what is told.",
+        "A job that is said to be short has no slack and is late unless it starts at once, so late jobs depend on "
+        "what is told.",
     )
 
 

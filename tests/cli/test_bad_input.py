@@ -276,3 +276,8 @@ def test_a_job_table_of_another_fleet_says_how_to_name_its_scenario(noonward: Co
     assert noonward("data", "generate", "tiny", "--out", "made").code == 0
     refused(noonward("data", "check", "made/jobs.csv"), "'south'", "--scenario fleet.yaml")
     assert noonward("data", "check", "made/jobs.csv", "--scenario", "tiny").code == 0
+
+
+def test_lists_that_name_nothing_are_refused(noonward):
+    refused(noonward("compare", "tiny", "--policies", ""), "no policy to compare", "--policies A,B")
+    refused(noonward("bound", "tiny", "--freedom", ""), "no freedom is named", "none, suspend")

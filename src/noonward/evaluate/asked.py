@@ -49,10 +49,12 @@ def policies_of(scenario: Scenario, given: Sequence[GivenPolicy] | None = None) 
             a registered policy.
     """
     if given is None:
-        return registered_policies(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
-    if not given:
-        raise ScenarioError("no policy is named; name one at least, such as local-fcfs ('noonward policies' lists all)")
-    return policies_given(given, scenario.kind)
+        found = registered_policies(scenario.policies, f"scenario {scenario.name!r}: policies", scenario.kind)
+    else:
+        found = policies_given(given, scenario.kind)
+    if not found:
+        raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
+    return found
 
 
 def reference_of(scenario: Scenario, policies: Sequence[Policy]) -> Policy:

@@ -168,8 +168,6 @@ def _compare(
     currency: Currency,
 ) -> ComparisonResult:
     """Compares policies; arguments as in ``compare``."""
-    if not policies:
-        raise ScenarioError(f"no policy to compare: name at least one (scenario {scenario.name!r}: --policies A,B)")
     names = [policy.name for policy in policies]
     if len(set(names)) != len(names):
         raise ScenarioError(f"a policy stands twice in {', '.join(names)}; name each once")

@@ -31,11 +31,11 @@ from noonward.live.turns import give_way
 from noonward.live.world.candidates import changed_rows
 from noonward.live.world.seats import OVERDUE, Arrival, Seat
 
-PART: Final = 1000
+PART: Final = 400
 """Rows of decisions or events that one change writes, at most: a few ms."""
-ROWS_OF_JOB: Final = 5
+ROWS_OF_JOB: Final = 4
 """Such rows that take as long to write as what changes of one job."""
-KEPT_BYTES: Final = 2**18
+KEPT_BYTES: Final = 2**16
 """Bytes of parts from which on a change keeps them."""
 OF_SEAT: Final = (
     "serial", "slot", "place", "gpus", "level", "earliest_s", "reach_s", "start_s", "run_s", "power_w", "moves",

@@ -340,6 +340,25 @@ def stopping(after, by):
     return clock
 
 
+def test_a_run_that_is_stopped_too_early_says_what_the_same_command_does(tmp_path):
+    environment, place = build_environment(load_scenario("tiny")), tmp_path / "kept.npz"
+
+    def stopped():
+        notices = []
+        kept = Checkpoint(place, clock=stopping(3, ask_to_stop))
+        with listening(lambda kind, about: notices.append(about)), pytest.raises(KeyboardInterrupt):
+            run(environment, make_scheduler("most-free"), checkpoint=kept)
+        return notices[-1]
+
+    assert stopped().endswith("too early to be kept; the same command begins again")
+    assert not place.exists()
+    with pytest.raises(KeyboardInterrupt):
+        run(environment, make_scheduler("most-free"), checkpoint=Checkpoint(place, clock=stopping(30, ask_to_stop)))
+    before = place.read_bytes()
+    assert stopped().endswith(f"the same command continues from the checkpoint in {place}")
+    assert place.read_bytes() == before
+
+
 @pytest.mark.parametrize("policy", ["most-free", "wait-awhile"])
 def test_a_run_that_is_to_stop_writes_a_last_checkpoint_first(policy, tmp_path):
     environment, notices = build_environment(load_scenario("tiny")), []

@@ -25,10 +25,12 @@ MapPieces = Callable[[Sequence[Piece]], list[Any]]
 
 
 def cut(end: int, length: int, shifted: bool) -> list[tuple[int, int]]:
-    """Returns (first, the one after the last) of the stretches of so many hours or slots; the last may be shorter.
+    """Cuts hours or slots, numbered from 0, into stretches; returns the first of each and the one after its last.
+
+    The last stretch may be shorter.
 
     Args:
-        end: How many there are.
+        end: How many hours or slots there are.
         length: Length of a stretch.
         shifted: Whether the stretches begin half a length earlier, so that their edges lie in the middle of others.
 

@@ -73,16 +73,14 @@ def make_view(brief: Brief, slots: int, levers: Collection[Lever] = (), *, fails
 
 
 def summarize_links(site_S: Records, link_IS: Records, home_I: I8) -> None:
-    """Notes of the links from each site's ingress point to the other sites the extremes, in the site's record."""
-    site_S["most_latency_s"] = site_S["most_seconds_per_gb"] = np.inf
-    for i, home in enumerate(home_I.tolist()):
-        if home < 0:
-            continue
-        others = np.delete(link_IS[i], home)
+    """Notes the extremes of the links to other sites, in each site's record, from all ingress points at home there."""
+    for s in range(len(site_S)):
+        here = home_I == s
+        away = np.delete(link_IS[here], s, axis=1).ravel()
         for name in ("latency_s", "seconds_per_gb"):
-            site_S[f"most_{name}"][home] = others[name].max(initial=0.0)
+            site_S[f"most_{name}"][s] = away[name].max(initial=0.0) if here.any() else np.inf
         for name in ("latency_s", "seconds_per_gb", "usd_per_gb", "kwh_per_gb"):
-            site_S[f"least_{name}"][home] = others[name].min() if len(others) else 0.0
+            site_S[f"least_{name}"][s] = away[name].min() if len(away) else 0.0
 
 
 def _largest_gang(brief: Brief) -> int:

@@ -13,6 +13,7 @@ from noonward.decision.cluster.view import (
     delay_s,
     departure_s,
     fits,
+    last_start_before_s,
     last_start_s,
     longest_delay_s,
     shortest_delay_s,
@@ -68,8 +69,7 @@ def can_move_anywhere(view: ClusterView, job: int, s: int) -> bool:
     if home < 0 or record.gpus_min > view.run_1[0].least_gpus:
         return False
     return_s = longest_delay_s(view, record.result_gb, home) if record.result_gb > 0.0 else 0.0
-    last_s = max(record.deadline_s - return_s, view.run_1[0].late_until_s)
-    return joins_after(view, longest_delay_s(view, record.move_gb, s)) <= last_s
+    return joins_after(view, longest_delay_s(view, record.move_gb, s)) <= last_start_before_s(view, job, return_s)
 
 
 @kernel(inline=True, allocates=False)
@@ -81,8 +81,7 @@ def can_move_home_at_most(view: ClusterView, job: int, s: int) -> bool:
     record = view.job_J[job]
     home = view.home_I[record.origin]
     return_s = shortest_delay_s(view, record.result_gb, home) if home >= 0 and record.result_gb > 0.0 else 0.0
-    last_s = max(record.deadline_s - return_s, view.run_1[0].late_until_s)
-    return joins_after(view, shortest_delay_s(view, record.move_gb, s)) > last_s
+    return joins_after(view, shortest_delay_s(view, record.move_gb, s)) > last_start_before_s(view, job, return_s)
 
 
 @kernel(inline=True, allocates=False)

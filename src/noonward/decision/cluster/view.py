@@ -65,9 +65,9 @@ SITE: Final = np.dtype(
         ("carbon", "f8"),  # carbon intensity of now (likewise), g/kWh; NaN without signals
         ("pue", "f8"),
         ("free_w", "f8"),  # IT power of a free GPU, W
-        ("most_latency_s", "f8"),  # of the links from its ingress point to other sites the highest latency, s,
-        ("most_seconds_per_gb", "f8"),  # and most s/GB; both infinite without an ingress point here
-        ("least_latency_s", "f8"),  # of the same links the lowest latency, s; 0 without an ingress point here,
+        ("most_latency_s", "f8"),  # of links from the ingress points at home here to other sites the highest latency, s
+        ("most_seconds_per_gb", "f8"),  # and most s/GB; both infinite without such a point
+        ("least_latency_s", "f8"),  # of the same links the lowest latency, s; 0 without such a point,
         ("least_seconds_per_gb", "f8"),  # fewest s/GB,
         ("least_usd_per_gb", "f8"),  # lowest price, USD/GB,
         ("least_kwh_per_gb", "f8"),  # and least energy, kWh/GB
@@ -432,13 +432,13 @@ def delay_s(view: ClusterView, job: int, ingress: int, site: int) -> float:
 
 @kernel(inline=True, allocates=False)
 def longest_delay_s(view: ClusterView, size_gb: float, home: int) -> float:
-    """Returns the longest that data may travel between a site's ingress point and any site, s; see ``delay_s``."""
+    """Returns the longest that data may travel between an ingress point at home at a site and any site, s."""
     return view.site_S[home].most_latency_s + size_gb * view.site_S[home].most_seconds_per_gb
 
 
 @kernel(inline=True, allocates=False)
 def shortest_delay_s(view: ClusterView, size_gb: float, home: int) -> float:
-    """Returns the shortest that data may travel between a site's ingress point and another site, s."""
+    """Returns the shortest that data may travel between an ingress point at home at a site and another site, s."""
     return view.site_S[home].least_latency_s + size_gb * view.site_S[home].least_seconds_per_gb
 
 
@@ -480,9 +480,15 @@ def latest_start_s(view: ClusterView, job: int, site: int) -> float:
 
 
 @kernel(inline=True, allocates=False)
+def last_start_before_s(view: ClusterView, job: int, return_s: float) -> float:
+    """Returns until when a job whose result travels for so long, s, may start at all, s (``last_start_s``)."""
+    return max(view.job_J[job].deadline_s - return_s, view.run_1[0].late_until_s)
+
+
+@kernel(inline=True, allocates=False)
 def last_start_s(view: ClusterView, job: int, site: int) -> float:
     """Returns until when a job may start at a site at all, s: its latest start, or later where jobs may be late."""
-    return max(latest_start_s(view, job, site), view.run_1[0].late_until_s)
+    return last_start_before_s(view, job, return_delay_s(view, job, site))
 
 
 @kernel(inline=True, allocates=False)

@@ -50,18 +50,21 @@ class Seen:
     Args:
         text: A row per site, as JSON: free GPUs, waiting jobs, price and intensity of the hour; of the changed sites
             alone where there is a base.
-        at_s: Time, s.
+        now_s: Time, s.
         base: What it changes.
 
     Attributes:
+        at_s: When all sites were noted, s.
+        changes: How many changes of that it rests on, itself included.
         id: Digest of it and all that it rests on.
         stored: Whether the store has it.
     """
 
     __slots__ = ("at_s", "base", "changes", "id", "stored", "text")
 
-    def __init__(self, text: str, at_s: float, base: Seen | None = None) -> None:
-        self.text, self.at_s, self.base, self.stored = text, at_s, base, False
+    def __init__(self, text: str, now_s: float, base: Seen | None = None) -> None:
+        self.text, self.base, self.stored = text, base, False
+        self.at_s: float = now_s if base is None else base.at_s
         self.changes: int = 0 if base is None else base.changes + 1
         before = "" if base is None else base.id
         self.id: str = hashlib.blake2b((before + text).encode(), digest_size=16).hexdigest()
@@ -77,7 +80,7 @@ class Seen:
 class CandidateTexts:
     """Texts of candidates: what is seen of every site, and which are feasible for a job.
 
-    The former is the same for all jobs. While few sites change, their rows alone are noted anew.
+    What is seen of the sites is the same for all jobs. While few of them change, only their rows are noted again.
 
     Args:
         sites: Names of the sites, S.
@@ -130,13 +133,14 @@ class CandidateTexts:
         for s in changed:
             self._parts[s] = _part(self._sites[s], *seen_SX[s].tolist())
         self.seen_SX, base = seen_SX, self._seen
-        if base is None or now_s - base.at_s >= HOUR_S:
-            self._seen = Seen(f"[{','.join(self._parts)}]", now_s)
-        elif changed:
-            few = len(changed) <= MOST_SHARE * len(self._sites) and base.changes < MOST_CHANGES
-            parts = ",".join([self._parts[s] for s in changed] if few else self._parts)
-            self._seen = Seen(f"[{parts}]", base.at_s if few else now_s, base if few else None)
-        assert self._seen is not None, "without it all was noted"
+        if base is not None and now_s - base.at_s >= HOUR_S:
+            base = None
+        if base is not None and not changed:
+            return base
+        if base is not None and (len(changed) > MOST_SHARE * len(self._sites) or base.changes >= MOST_CHANGES):
+            base = None
+        parts = self._parts if base is None else [self._parts[s] for s in changed]
+        self._seen = Seen(f"[{','.join(parts)}]", now_s, base)
         return self._seen
 
 

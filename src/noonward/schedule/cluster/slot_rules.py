@@ -289,7 +289,7 @@ class CheapestFeasible(SlotRule):
         return dict(RuleMemory.make()._asdict())
 
     def load_state(self, state: State) -> None:
-        """Does nothing but check the state; ceilings are found anew.
+        """Checks the state and takes nothing from it: the ceilings are computed again.
 
         Raises:
             ScenarioError: The state is of another scheduler.

@@ -235,12 +235,10 @@ def ask_running(w: World) -> int:
     some = False
     for s in range(view.site_S.shape[0]):
         job = next_to_ask(w, w.state_S[s].cursor, s)
-        no_answer(w.answers, s)
-        view.asked_N[s] = job
-        view.mask_NA[s, :] = 0
-        show_claims(w, job, s)
+        ask_about(w, job, s)
         if job >= 0:
             some = True
+            view.mask_NA[s, :] = 0
             view.mask_NA[s, HOLD] = 1
             view.mask_NA[s, 1 + s] = may_suspend_here(w, job, s) or may_preempt(view, job, s)
     return pause(w, ASK_RUNNING) if some else 0
@@ -274,14 +272,12 @@ def ask_slot(w: World) -> int:
     some, last = False, -1
     s = w.engine_1[0].first_to_ask
     while s >= 0:
-        job = next_asked(w, w.state_S[s].cursor)
+        job = w.state_S[s].cursor = next_asked(w, w.state_S[s].cursor)
+        if job >= 0:
+            last = append_to_ask(w, last, s)
         if job >= 0 and w.engine_1[0].tenants and waits_for_turn(w, job):
-            w.state_S[s].cursor = job
             job = -1
-        ask_nothing(w, s)
-        view.asked_N[s] = job
-        if w.engine_1[0].bends:
-            show_claims(w, job, s)
+        ask_about(w, job, s)
         if job >= 0:
             some = True
             most = room_for(w, job, s)
@@ -292,8 +288,6 @@ def ask_slot(w: World) -> int:
                     view.mask_NA[s, 1 + s] = 0
             if w.engine_1[0].tenants and view.mask_NA[s, 1 + s]:
                 plan_quota(w, job, min(view.job_J[job].gpus_max, most))
-        if w.state_S[s].cursor >= 0:
-            last = append_to_ask(w, last, s)
         s = w.state_S[s].next_to_ask
     end_to_ask(w, last)
     if w.engine_1[0].tenants:
@@ -302,11 +296,13 @@ def ask_slot(w: World) -> int:
 
 
 @kernel(inline=True, allocates=False)
-def ask_nothing(w: World, s: int) -> None:
-    """Asks a site about no job."""
+def ask_about(w: World, job: int, s: int) -> None:
+    """Asks a site about a job, or about none (-1), for which nothing is feasible; it has not answered."""
     no_answer(w.answers, s)
-    w.shown.asked_N[s] = -1
-    if w.shown.mask_NA[s, HOLD]:  # no row of a question is without it
+    w.shown.asked_N[s] = job
+    if w.engine_1[0].bends:
+        show_claims(w, job, s)
+    if job < 0 and w.shown.mask_NA[s, HOLD]:  # no row of a question is without it
         w.shown.mask_NA[s, :] = 0
 
 
@@ -435,9 +431,7 @@ def begin_queues(w: World) -> None:
         if w.engine_1[0].tenants:
             order_queue(w, s)
         w.state_S[s].cursor = w.state_S[s].head
-        ask_nothing(w, s)
-        if w.engine_1[0].bends:
-            show_claims(w, -1, s)
+        ask_about(w, -1, s)
         if w.state_S[s].cursor >= 0:
             last = append_to_ask(w, last, s)
     end_to_ask(w, last)

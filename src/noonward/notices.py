@@ -20,6 +20,7 @@ def listen(listener: Callable[[str, str], None]) -> None:
         listener: Called with the kind (``compile``: a function is about to be compiled; ``part``: one that is pasted
             into it; ``damaged``: a file of the cache was damaged; ``record``: a run's record was damaged, so the run is
             carried out again; ``checkpoint``: a run continues from its checkpoint, cannot, or stopped and left one;
+            ``memory``: large arrays are taken in memory, for want of room in the folder of temporary files;
             ``renamed``: a policy was asked for by a former name; ``progress``: what is computed, or how far that is;
             ``within``: how far the run under way is; ``runs``: how many runs there will be) and what it is about.
     """

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from noonward import paging
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
 
@@ -25,11 +26,40 @@ def time_order(time_s_K: F8) -> I8:
         >>> time_order(np.array([3.0, 0.5, 3.0, 0.0])).tolist()
         [3, 1, 0, 2]
     """
+    if len(time_s_K) > paging.MOST_ROWS:
+        return _order_by_parts(time_s_K)
+    return _order(time_s_K)
+
+
+def _order(time_s_K: F8) -> I8:
+    """Returns the order of all times at once."""
     count = len(time_s_K)
     bits_K = np.ascontiguousarray(time_s_K + 0.0).view(np.uint64)
     order_K, room_K = np.arange(count), np.empty(count, np.int64)
     _radix_sort(bits_K, order_K, room_K, np.zeros(1 << _BITS, np.int64))
     return order_K
+
+
+def _order_by_parts(time_s_K: F8) -> I8:
+    """Returns the order of times that nearly are in order, part by part: those that no later part comes before.
+
+    Where they are in no order, as soon as more than ``MOST_ROWS`` wait for later ones, all are sorted at once.
+    """
+    count = len(time_s_K)
+    rows = list(paging.parts(count))
+    least_s = [float(time_s_K[part].min()) for part in rows[1:]] + [np.inf]
+    later_s = np.minimum.accumulate(least_s[::-1])[::-1]
+    out_K, used, open_K = paging.zero_rows(count, np.int64), 0, np.zeros(0, np.int64)
+    for part, until_s in zip(rows, later_s.tolist(), strict=True):
+        open_K = np.concatenate([open_K, np.arange(part.start, part.stop)])
+        open_K = open_K[_order(time_s_K[open_K])]
+        due = int(np.searchsorted(time_s_K[open_K], until_s, side="right"))
+        out_K[used : used + due] = open_K[:due]
+        used, open_K = used + due, open_K[due:]
+        if len(open_K) > paging.MOST_ROWS:
+            return _order(time_s_K)
+        paging.leave_memory()
+    return out_K
 
 
 @kernel(allocates=False)

@@ -80,9 +80,10 @@ def test_queues_are_those_counted_at_every_time(jobs, ended):
     site = np.array([s for _, _, s in jobs], np.int64)
     left = np.flatnonzero(~np.isnan(start))
     longest, waited = np.zeros(2, np.int64), np.zeros(2)
-    most = sweep_queues(
+    total = np.zeros(3, np.int64)
+    sweep_queues(
         reach, start, site, time_order(reach), left[time_order(start[left])], float(ended), np.zeros(2, np.int64),
-        longest, waited,
+        longest, waited, total,
     )  # fmt: skip
     waiting = [  # a job waits from its reach to before its start
         [
@@ -92,7 +93,7 @@ def test_queues_are_those_counted_at_every_time(jobs, ended):
         for s in (0, 1)
     ]
     assert longest.tolist() == [max(each) for each in waiting]
-    assert most == max(map(sum, zip(*waiting, strict=True)))
+    assert total[2] == max(map(sum, zip(*waiting, strict=True)))
     assert waited.tolist() == [sum(each[:ended]) for each in waiting]
 
 
@@ -114,7 +115,8 @@ def test_power_is_that_counted_second_by_second(parts, window):
     out = np.zeros((2, 4))
     sweep_power(
         site, begin.astype(float), end.astype(float), watts.astype(float), time_order(begin.astype(float)),
-        time_order(end.astype(float)), float(window), free_w.copy(), np.zeros(2), cap_w, out,
+        time_order(end.astype(float)), float(window), free_w.copy(), np.zeros(2), cap_w, out, np.zeros(2, np.int64),
+        len(site),
     )  # fmt: skip
     for s in (0, 1):
         power = [free_w[s] + watts[(site == s) & (begin <= t) & (end > t)].sum() for t in range(window)]

@@ -27,7 +27,7 @@ class CompileNotice:
         if kind == "record":
             print(f"{about.removesuffix('; run the policy again')}: it is run again", file=sys.stderr)
             return
-        if kind == "checkpoint":
+        if kind in ("checkpoint", "memory"):
             print(about, file=sys.stderr, flush=True)
             return
         if kind == "renamed" and about not in self._renamed:

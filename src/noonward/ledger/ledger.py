@@ -20,6 +20,7 @@ from noonward.model.cluster.event import EventTotals
 from noonward.model.cluster.jobs import Jobs
 from noonward.model.cluster.water import WaterUse
 from noonward.model.signals import SiteSignals
+from noonward.paging import column, parts, summed
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH
 
 T = TypeVar("T")
@@ -356,7 +357,7 @@ def settle_run(outcome: Outcome) -> SettledRun:
         move_JA=move_JA,
         result_JA=result_JA,
         fixed_A=whole_A - settled_A(switched_off(environment), signals),
-        free_A=whole_A - power.displaced_JA.sum(axis=0) - off_A,
+        free_A=whole_A - summed(power.displaced_JA, axis=0) - off_A,
         standing_A=settled_A(standing_power(environment), signals),
     )
 
@@ -393,20 +394,20 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
     Only the use above capacity curves is the engine's own: a segment does not know which jobs it ran beside.
     """
     environment, job_J = outcome.environment, outcome.job_J
-    fixed, job = settled.fixed_A, settled.power.job_JA.sum(axis=0)
+    fixed, job = settled.fixed_A, summed(settled.power.job_JA, axis=0)
     free = settled.free_A
-    if not outcome.started_J.any():
+    if all(np.isnan(job_J["start_s"][part]).all() for part in parts(len(job_J))):
         job = np.where(np.isnan(fixed), np.nan, 0.0)
-    gpu_hours = float(settled.power.gpu_s_J.sum() / HOUR_S)
+    gpu_hours = float(summed(settled.power.gpu_s_J) / HOUR_S)
     move, result = np.zeros((2, len(fixed)))
     if len(outcome.transfer_X):
-        move[:] = [column.sum() for column in settled.move_JA.T]
-        result[:] = settled.result_JA.sum(axis=0)
+        move[:] = [summed(amount_J) for amount_J in settled.move_JA.T]
+        result[:] = summed(settled.result_JA, axis=0)
     # A journey's USD are those of its links, known without any signal.
     unknown = np.concatenate([[False, False], np.isnan(settled.signals.value_QSH[1:]).all(axis=(1, 2))])
     move[unknown] = result[unknown] = np.nan
     economics = environment.economics
-    late_gpu_hours = float(late_gpu_hours_of(outcome).sum())
+    late_gpu_hours = float(summed(late_gpu_hours_of(outcome)))
     revenue = carbon_usd = utility = fixed_usd = late_usd = np.nan
     waiting_usd = 0.0
     readings = read_meters(outcome)
@@ -418,7 +419,7 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         revenue, carbon_usd = utility_usd(*prices, gpu_hours=gpu_hours), -utility_usd(*prices, kg=kg)
         late_usd = environment.late_usd_per_gpu_hour * late_gpu_hours
         if economics.waiting_usd_per_hour:
-            waiting_usd = economics.waiting_usd_per_hour * float(waiting_h_of(outcome).sum())
+            waiting_usd = economics.waiting_usd_per_hour * float(summed(waiting_h_of(outcome)))
         utility = utility_usd(*prices, gpu_hours, energy_usd, kg, journeys_usd, late_usd) - waiting_usd - tariff_usd
         fixed_usd = -utility_usd(*prices, energy_usd=fixed[1], kg=fixed[2])
     failed = failed_amounts(outcome, settled.signals)
@@ -427,10 +428,10 @@ def total(outcome: Outcome, settled: SettledRun) -> Ledger:
         done=outcome.count(DONE),
         overdue=outcome.count(OVERDUE),
         unfinished=len(job_J) - sum(outcome.count(status) for status in (DONE, OVERDUE, FAILED)),
-        moves=int(job_J["moves"].sum()),
+        moves=sum(int(job_J["moves"][part].sum()) for part in parts(len(job_J))),
         gpu_hours=gpu_hours,
         over_cap_gpu_hours=float(outcome.over_cap_gpu_s_S.sum() / HOUR_S),
-        units=float(outcome.units_J.sum()),
+        units=float(summed(outcome.units_J)),
         job_kwh=float(job[0]),
         free_kwh=float(free[0]),
         move_kwh=float(move[0] + result[0]),
@@ -488,14 +489,21 @@ def late_gpu_hours_of(outcome: Outcome) -> F8:
     it stood still beyond its slack.
     """
     jobs = outcome.environment.jobs
-    late_s_J = late_s_of(outcome, outcome.job_J["start_s"] - jobs.deadline_s_J)
-    return weighed_lateness(jobs, late_s_J)
+
+    def started_late_s(part: slice) -> F8:
+        return np.asarray(outcome.job_J["start_s"][part] - (jobs.arrival_s_J[part] + jobs.slack_s_J[part]))
+
+    return weighed_lateness(jobs, late_s_of(outcome, column(len(jobs), started_late_s)))
 
 
 def weighed_lateness(jobs: Jobs, late_s_J: F8) -> F8:
     """Returns how late jobs start, s, as hours times their smallest gangs, GPU h, [J]; 0 where sooner or not known."""
-    late_gpu_hours_J: F8 = jobs.gpus_min_J * np.where(late_s_J > 0, late_s_J, 0.0) / HOUR_S
-    return late_gpu_hours_J
+
+    def gpu_hours(part: slice) -> F8:
+        late_s_P = late_s_J[part]
+        return np.asarray(jobs.gpus_min_J[part] * np.where(late_s_P > 0, late_s_P, 0.0) / HOUR_S)
+
+    return column(len(jobs), gpu_hours)
 
 
 def waiting_h_of(outcome: Outcome) -> F8:
@@ -504,33 +512,47 @@ def waiting_h_of(outcome: Outcome) -> F8:
     A job that never starts waits until it is dropped, at arrival + slack, or until the run ends.
     """
     jobs = outcome.environment.jobs
-    dropped = outcome.job_J["status"] == OVERDUE
-    left_s_J = np.where(dropped, np.minimum(jobs.deadline_s_J, outcome.ended_s), outcome.ended_s)
-    until_s_J = np.where(outcome.started_J, outcome.job_J["start_s"], left_s_J)
-    waiting_h_J: F8 = np.maximum(until_s_J - jobs.arrival_s_J, 0.0) / HOUR_S
-    return waiting_h_J
+
+    def waiting_h(part: slice) -> F8:
+        job_P, arrival_s_P = outcome.job_J[part], jobs.arrival_s_J[part]
+        deadline_s_P, start_s_P = arrival_s_P + jobs.slack_s_J[part], job_P["start_s"]
+        dropped = job_P["status"] == OVERDUE
+        left_s_P = np.where(dropped, np.minimum(deadline_s_P, outcome.ended_s), outcome.ended_s)
+        until_s_P = np.where(np.isnan(start_s_P), left_s_P, start_s_P)
+        return np.asarray(np.maximum(until_s_P - arrival_s_P, 0.0) / HOUR_S)
+
+    return column(len(jobs), waiting_h)
 
 
 def _times(outcome: Outcome) -> dict[str, float]:
     """Returns mean wait, mean and p99 time in system of done jobs, s (NaN without any), and the mean of all so far."""
-    all_arrivals = outcome.environment.jobs.arrival_s_J
-    arrived = (all_arrivals <= outcome.ended_s) & (outcome.job_J["status"] != OVERDUE)
-    end_s_J = np.fmin(outcome.job_J["finish_s"], outcome.ended_s)
-    so_far = float((end_s_J - all_arrivals)[arrived].mean()) if arrived.any() else float("nan")
-    done = outcome.job_J["status"] == DONE
-    if not done.any():
+    arrival_s_J, job_J = outcome.environment.jobs.arrival_s_J, outcome.job_J
+
+    def so_far(part: slice) -> F8:
+        job_P, arrival_s_P = job_J[part], arrival_s_J[part]
+        arrived = (arrival_s_P <= outcome.ended_s) & (job_P["status"] != OVERDUE)
+        return np.asarray((np.fmin(job_P["finish_s"], outcome.ended_s) - arrival_s_P)[arrived])
+
+    def until(what: str) -> F8:
+        def of_done(part: slice) -> F8:
+            done = job_J["status"][part] == DONE
+            return np.asarray(job_J[what][part][done] - arrival_s_J[part][done])
+
+        return column(len(job_J), of_done)
+
+    so_far_s_W, in_system_s_W = column(len(job_J), so_far), until("finish_s")
+    mean_so_far_s = float(so_far_s_W.mean()) if len(so_far_s_W) else float("nan")
+    if not len(in_system_s_W):
         nan = float("nan")
         return {
             "mean_wait_s": nan,
             "mean_time_in_system_s": nan,
             "p99_time_in_system_s": nan,
-            "mean_time_so_far_s": so_far,
+            "mean_time_so_far_s": mean_so_far_s,
         }
-    arrival = outcome.environment.jobs.arrival_s_J[done]
-    in_system = outcome.job_J["finish_s"][done] - arrival
     return {
-        "mean_wait_s": float((outcome.job_J["start_s"][done] - arrival).mean()),
-        "mean_time_in_system_s": float(in_system.mean()),
-        "p99_time_in_system_s": float(np.percentile(in_system, 99)),
-        "mean_time_so_far_s": so_far,
+        "mean_wait_s": float(until("start_s").mean()),
+        "mean_time_in_system_s": float(in_system_s_W.mean()),
+        "p99_time_in_system_s": float(np.percentile(in_system_s_W, 99)),
+        "mean_time_so_far_s": mean_so_far_s,
     }

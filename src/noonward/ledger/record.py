@@ -37,6 +37,7 @@ from noonward.ledger.withheld import switched_off
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.setting import add_array
 from noonward.model.signals import CARBON_NAME, PRICE_NAME
+from noonward.paging import parts
 from noonward.sources import package_digest
 from noonward.units import DAY_S, HOUR_S
 
@@ -237,7 +238,7 @@ def _contents(outcome: Outcome, manifest: dict[str, Any]) -> dict[str, Content]:
     service = measure_service(outcome)
     settled = settle_run(outcome)
     ledger = total(outcome, settled)
-    parts = day_parts(outcome.environment.jobs.arrival_s_J)
+    days = day_parts(outcome.environment.jobs.arrival_s_J)
 
     def jobs_of(rows: slice) -> pl.DataFrame:
         return job_table(outcome.of_jobs(rows), settled.of_jobs(rows))
@@ -245,10 +246,10 @@ def _contents(outcome: Outcome, manifest: dict[str, Any]) -> dict[str, Content]:
     def segments_of(rows: slice) -> pl.DataFrame:
         return segment_table(outcome.of_jobs(rows))
 
-    contents = {"jobs.parquet": parquet_content(parts, jobs_of)}
+    contents = {"jobs.parquet": parquet_content(days, jobs_of)}
     contents["hours.parquet"] = table_bytes(hour_table(outcome), ".parquet", "lz4")
     if outcome.segment_K is not None:
-        contents["segments.parquet"] = parquet_content(parts, segments_of)
+        contents["segments.parquet"] = parquet_content(days, segments_of)
     for name, content in (("ledger", ledger.as_dict()), ("service", service.as_dict()), ("manifest", manifest)):
         contents[f"{name}.json"] = json_bytes(content)
     return contents
@@ -369,7 +370,9 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
     market, tables = environment.site_signals, environment.fleet.tables(1)
     busy_SH2 = np.zeros((sites, hours, 2))
     power = outcome.occupied
-    spread_power(power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K, busy_SH2)
+    columns = power.site_K, power.from_s_K, power.to_s_K, power.gpus_K, power.watts_K
+    for part in parts(len(power)):
+        spread_power(*(each[part] for each in columns), busy_SH2)
     waiting_SH = _waiting(outcome, hours)
     window_H = np.clip(environment.window_s / HOUR_S - np.arange(hours), 0.0, 1.0)
     gpus_SH: NDArray[Any] = np.repeat(tables.gpus_S[:, None], hours, axis=1)
@@ -407,7 +410,9 @@ def hour_table(outcome: Outcome) -> pl.DataFrame:
 def _waiting(outcome: Outcome, hours: int) -> I8:
     """Returns jobs that wait per site at the start of every hour: each where it joined last."""
     change_SH = np.zeros((len(outcome.environment.sites), hours + 1), np.int64)
-    count_waiting(*waiting_jobs(outcome), change_SH)
+    waiting = waiting_jobs(outcome)
+    for part in parts(len(waiting[0])):
+        count_waiting(*(each[part] for each in waiting), change_SH)
     return np.cumsum(change_SH, axis=1)[:, :hours]
 
 
@@ -415,7 +420,8 @@ def _arrivals(outcome: Outcome, hours: int) -> I8:
     """Returns arrivals per site and hour by the home of their ingress point; zeros for points without a home."""
     jobs, home_I = outcome.environment.jobs, outcome.environment.fleet.tables(1).home_I
     out_SH = np.zeros((len(outcome.environment.sites), hours), np.int64)
-    count_arrivals(jobs.arrival_s_J, jobs.origin_J, home_I, out_SH)
+    for part in parts(len(jobs)):
+        count_arrivals(jobs.arrival_s_J[part], jobs.origin_J[part], home_I, out_SH)
     return out_SH
 
 

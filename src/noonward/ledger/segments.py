@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8, I4, I8, Bools, Records
 from noonward.model.cluster.environment import Environment
+from noonward.paging import column, parts
 
 PLANNED: Final = 0
 """Status: has not arrived yet."""
@@ -294,7 +295,7 @@ class Outcome:
 
     def count(self, status: int) -> int:
         """Returns the number of jobs with a status."""
-        return int((self.job_J["status"] == status).sum())
+        return sum(int((self.job_J["status"][part] == status).sum()) for part in parts(len(self.job_J)))
 
     @property
     def units_J(self) -> F8:
@@ -302,10 +303,15 @@ class Outcome:
 
         A run so short that its end rounds to its start is done.
         """
-        start_s_J, finish_s_J = self.job_J["start_s"], self.job_J["finish_s"]
-        ran_s_J, whole_s_J = np.minimum(finish_s_J, self.ended_s) - start_s_J, finish_s_J - start_s_J
-        share_J = np.divide(ran_s_J, whole_s_J, out=np.ones_like(ran_s_J), where=whole_s_J != 0)
-        units_J = np.where(np.isnan(share_J), 0.0, share_J) * self.environment.jobs.work_J[self.rows]
+
+        def unbroken(part: slice) -> F8:
+            job_P, work_P = self.job_J[part], self.environment.jobs.work_J[self.rows][part]
+            start_s_P, finish_s_P = job_P["start_s"], job_P["finish_s"]
+            ran_s_P, whole_s_P = np.minimum(finish_s_P, self.ended_s) - start_s_P, finish_s_P - start_s_P
+            share_P = np.divide(ran_s_P, whole_s_P, out=np.ones_like(ran_s_P), where=whole_s_P != 0)
+            return np.asarray(np.where(np.isnan(share_P), 0.0, share_P) * work_P)
+
+        units_J: F8 = column(len(self.job_J), unbroken)
         if self.segment_K is not None:
             noted_J = np.isin(np.arange(len(units_J)), self.segment_K["job"])
             units_J = np.where(noted_J, segment_units(self.segment_K, len(units_J), self.ended_s), units_J)

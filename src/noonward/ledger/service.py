@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noonward.arrays import F8, I4, I8
 from noonward.ledger.segments import DONE, FAILED, OVERDUE, TRANSIT, Outcome
 from noonward.ledger.sweep import sweep_power, sweep_queues
 from noonward.ledger.withheld import standing_power, switched_off
 from noonward.model.limits import Constraints
+from noonward.paging import column, leave_memory, parts
 from noonward.sorting import time_order
 from noonward.units import HOUR_S
 
@@ -92,16 +94,22 @@ def measure_service(outcome: Outcome) -> Service:
     """Measures latency, queues and power of a run from what became of its jobs."""
     environment, job_J = outcome.environment, outcome.job_J
     limits = environment.constraints or Constraints()
-    status_J, finish_s_J = (np.ascontiguousarray(job_J[name]) for name in ("status", "finish_s"))
-    classes = {}
+    jobs, classes = environment.jobs, {}
     for c, name in enumerate(environment.fleet.classes):
-        of_J = (environment.jobs.class_J == c) & (environment.jobs.arrival_s_J <= outcome.ended_s)
-        if of_J.any():
-            arrival_s = environment.jobs.arrival_s_J[of_J]
-            classes[name] = _class_service(
-                status_J[of_J], arrival_s, finish_s_J[of_J], outcome.ended_s, limits.latency_target_s.get(name)
-            )
+
+        def of_class(values_J: NDArray[Any], c: int = c) -> NDArray[Any]:
+            def of(part: slice) -> NDArray[Any]:
+                return values_J[part][(jobs.class_J[part] == c) & (jobs.arrival_s_J[part] <= outcome.ended_s)]
+
+            return column(len(jobs), of)
+
+        status_W = of_class(job_J["status"])
+        if len(status_W):
+            arrival_s_W, finish_s_W = of_class(jobs.arrival_s_J), of_class(job_J["finish_s"])
+            target_s = limits.latency_target_s.get(name)
+            classes[name] = _class_service(status_W, arrival_s_W, finish_s_W, outcome.ended_s, target_s)
     longest, longest_S, waited_s_S = _queues(outcome)
+    leave_memory()
     cap_w_S = np.array([limits.power_cap_w.get(name, np.inf) for name in environment.sites])
     joules_S, peak_w_S, above_s_S, seconds_S = power_totals(outcome, cap_w_S).T.tolist()
     sites = {
@@ -122,8 +130,11 @@ def _class_service(
     status_W: I8, arrival_s_W: F8, finish_s_W: F8, ended_s: float, target_s: float | None
 ) -> ClassService:
     """Returns how some jobs W of one class fared."""
-    done = status_W == DONE
-    taken_s = (finish_s_W - arrival_s_W)[done]
+
+    def of_done(part: slice) -> F8:
+        return np.asarray((finish_s_W[part] - arrival_s_W[part])[status_W[part] == DONE])
+
+    done, taken_s = status_W == DONE, column(len(status_W), of_done)
     within = None
     if target_s is not None:
         overdue = status_W == OVERDUE
@@ -146,9 +157,19 @@ def waiting_jobs(outcome: Outcome) -> tuple[F8, F8, I8]:
     Jobs that end overdue or still travel are left out: the outcome does not say when they left a queue. A suspended job
     waited up to its first start.
     """
-    status_J, reach_s_J, start_s_J, site_J = (outcome.job_J[name] for name in ("status", "reach_s", "start_s", "site"))
-    waited_J = ~np.isnan(reach_s_J) & (status_J != OVERDUE) & ((status_J != TRANSIT) | (outcome.suspensions_J > 0))
-    return reach_s_J[waited_J], start_s_J[waited_J], site_J[waited_J]
+    job_J, bends = outcome.job_J, outcome.segment_K is not None
+
+    def waited(name: str) -> NDArray[Any]:
+        def of(part: slice) -> NDArray[Any]:
+            status_P = job_J["status"][part]
+            at_site_P = status_P != TRANSIT
+            if bends:
+                at_site_P |= outcome.suspensions_J[part] > 0
+            return job_J[name][part][~np.isnan(job_J["reach_s"][part]) & (status_P != OVERDUE) & at_site_P]
+
+        return column(len(job_J), of)
+
+    return waited("reach_s"), waited("start_s"), waited("site")
 
 
 def _queues(outcome: Outcome) -> tuple[int, list[int], list[float]]:
@@ -156,13 +177,22 @@ def _queues(outcome: Outcome) -> tuple[int, list[int], list[float]]:
     reach_s_W, start_s_W, site_W = waiting_jobs(outcome)
     sites = len(outcome.environment.sites)
     longest_S, waited_s_S = np.zeros(sites, np.int64), np.zeros(sites)
-    left = np.flatnonzero(~np.isnan(start_s_W))
-    leaves_L = left[time_order(start_s_W[left])]
-    longest = sweep_queues(
-        reach_s_W, start_s_W, site_W, time_order(reach_s_W), leaves_L, outcome.ended_s, np.zeros(sites, np.int64),
-        longest_S, waited_s_S,
-    )  # fmt: skip
-    return int(longest), longest_S.tolist(), waited_s_S.tolist()
+    joins_W, leaves_L = time_order(reach_s_W), _leaves(start_s_W)
+    waiting_S, total_3 = np.zeros(sites, np.int64), np.zeros(3, np.int64)
+    for part in parts(len(joins_W)):
+        sweep_queues(
+            reach_s_W, start_s_W, site_W, joins_W[part], leaves_L, outcome.ended_s, waiting_S, longest_S, waited_s_S,
+            total_3,
+        )  # fmt: skip
+    return int(total_3[2]), longest_S.tolist(), waited_s_S.tolist()
+
+
+def _leaves(start_s_W: F8) -> I8:
+    """Returns the jobs that started, in the order in which they did."""
+    count = len(start_s_W)
+    left = column(count, lambda part: part.start + np.flatnonzero(~np.isnan(start_s_W[part])))
+    order_L = time_order(column(len(left), lambda part: start_s_W[left[part]]))
+    return column(len(left), lambda part: left[order_L[part]])
 
 
 def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
@@ -179,11 +209,8 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     power = outcome.occupied
     site_K, from_s_K, to_s_K = power.site_K, power.from_s_K, power.to_s_K
     window_s = min(environment.window_s, outcome.ended_s)
-    out_S4, extra_w_K, base_w_S = (
-        np.zeros((len(free_w_S), 4)),
-        power.watts_K - power.gpus_K * free_w_S[site_K],
-        tables.gpus_S * free_w_S,
-    )
+    out_S4, base_w_S = np.zeros((len(free_w_S), 4)), tables.gpus_S * free_w_S
+    extra_w_K = column(len(power), lambda part: power.watts_K[part] - power.gpus_K[part] * free_w_S[power.site_K[part]])
     for more, sign in ((standing_power(environment), 1.0), (switched_off(environment, power), -1.0)):
         if more is not None:
             site_K, extra_w_K = np.concatenate([site_K, more.site_K]), np.concatenate([extra_w_K, sign * more.watts_K])
@@ -191,10 +218,13 @@ def power_totals(outcome: Outcome, cap_w_S: F8) -> F8:
     if environment.pue is not None:
         factor_SH = environment.site_signals.factor_SH
         site_K, from_s_K, to_s_K, extra_w_K = _by_hour(site_K, from_s_K, to_s_K, extra_w_K, base_w_S, factor_SH)
-    sweep_power(
-        site_K, from_s_K, to_s_K, extra_w_K, time_order(from_s_K), time_order(to_s_K), window_s, base_w_S,
-        np.zeros(len(free_w_S)), cap_w_S, out_S4,
-    )  # fmt: skip
+    begins_K, ends_K = time_order(from_s_K), time_order(to_s_K)
+    since_s_S, taken_2 = np.zeros(len(free_w_S)), np.zeros(2, np.int64)
+    for part in parts(len(site_K)):
+        sweep_power(
+            site_K, from_s_K, to_s_K, extra_w_K, begins_K, ends_K, window_s, base_w_S, since_s_S, cap_w_S, out_S4,
+            taken_2, part.stop,
+        )  # fmt: skip
     return out_S4
 
 

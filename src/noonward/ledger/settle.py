@@ -11,6 +11,7 @@ from noonward.compiled import kernel
 from noonward.ledger.segments import OWN_JOURNEY, PowerSegments
 from noonward.model.network import Links
 from noonward.model.signals import SiteSignals
+from noonward.paging import parts, zero_rows
 from noonward.units import HOUR_S, WATT_SECONDS_PER_KWH, WATT_SECONDS_PER_MWH
 
 
@@ -140,25 +141,30 @@ def settle_power(
         window_s: Time up to which free GPUs are charged, s.
     """
     amounts = 1 + len(signals.quantities)
-    out = SettledPower(job_JA=np.zeros((jobs, amounts)), displaced_JA=np.zeros((jobs, amounts)), gpu_s_J=np.zeros(jobs))
-    _settle_power(
-        signals.cumulative_QSP,
-        signals.factor_cumulative_SP,
-        signals.part_s,
-        np.array([quantity.watt_seconds for quantity in signals.quantities]),
-        np.zeros(signals.cumulative_QSP.shape[1]) if free_w_S is None else free_w_S,
-        window_s,
-        segments.site_K,
-        segments.job_K,
-        segments.from_s_K,
-        segments.to_s_K,
-        segments.watts_K,
-        segments.gpus_K,
-        segments.rate_K,
-        out.job_JA,
-        out.displaced_JA,
-        out.gpu_s_J,
+    out = SettledPower(
+        job_JA=zero_rows(jobs, np.float64, amounts),
+        displaced_JA=zero_rows(jobs, np.float64, amounts),
+        gpu_s_J=zero_rows(jobs, np.float64),
     )
+    for part in parts(len(segments)):
+        _settle_power(
+            signals.cumulative_QSP,
+            signals.factor_cumulative_SP,
+            signals.part_s,
+            np.array([quantity.watt_seconds for quantity in signals.quantities]),
+            np.zeros(signals.cumulative_QSP.shape[1]) if free_w_S is None else free_w_S,
+            window_s,
+            segments.site_K[part],
+            segments.job_K[part],
+            segments.from_s_K[part],
+            segments.to_s_K[part],
+            segments.watts_K[part],
+            segments.gpus_K[part],
+            segments.rate_K[part],
+            out.job_JA,
+            out.displaced_JA,
+            out.gpu_s_J,
+        )
     return out
 
 
@@ -218,12 +224,13 @@ def settle_transfers(transfer_X: Records, links: Links, home_I: I8, signals: Sit
         Own journeys and results of the jobs, each [J, A] with the amounts of ``SettledPower``. The USD are the links'
         own, which pay for the energy.
     """
-    own_JA, result_JA = np.zeros((2, jobs, 1 + len(signals.quantities)))
-    if len(transfer_X):
-        watt_seconds_Q = np.array([quantity.watt_seconds for quantity in signals.quantities])
+    amounts = 1 + len(signals.quantities)
+    own_JA, result_JA = zero_rows(jobs, np.float64, amounts), zero_rows(jobs, np.float64, amounts)
+    watt_seconds_Q = np.array([quantity.watt_seconds for quantity in signals.quantities])
+    for part in parts(len(transfer_X)):
         _settle_transfers(
-            transfer_X, links.usd_per_gb_IS, links.kwh_per_gb_IS, home_I, signals.value_QSH, watt_seconds_Q, own_JA,
-            result_JA,
+            transfer_X[part], links.usd_per_gb_IS, links.kwh_per_gb_IS, home_I, signals.value_QSH, watt_seconds_Q,
+            own_JA, result_JA,
         )  # fmt: skip
     return own_JA, result_JA
 

@@ -20,8 +20,11 @@ def sweep_queues(
     waiting_S: I8,
     longest_S: I8,
     waited_s_S: F8,
-) -> int:
+    total_3: I8,
+) -> None:
     """Counts the jobs that wait per site; one that leaves when another joins has left before it.
+
+    The jobs that join may be given part by part, each time with what the call before left.
 
     Args:
         reach_s_W: When each job W joined its queue, s.
@@ -33,11 +36,10 @@ def sweep_queues(
         waiting_S: Room for counts; zeros.
         longest_S: Receives the most that waited at once.
         waited_s_S: Receives the time that all waited up to the run's end, s.
-
-    Returns:
-        The most that waited at all sites together.
+        total_3: Receives how many of those that left have been counted, how many wait at all sites together, and the
+            most that did; zeros.
     """
-    left, total, longest = 0, 0, 0
+    left, total, longest = total_3[0], total_3[1], total_3[2]
     for j in joins_W:
         s = site_W[j]
         until_s = ended_s if np.isnan(start_s_W[j]) else min(start_s_W[j], ended_s)
@@ -54,7 +56,7 @@ def sweep_queues(
         total += 1
         longest_S[s] = max(longest_S[s], waiting_S[s])
         longest = max(longest, total)
-    return longest
+    total_3[0], total_3[1], total_3[2] = left, total, longest
 
 
 @kernel(inline=True, allocates=False)
@@ -83,8 +85,12 @@ def sweep_power(
     since_s_S: F8,
     cap_w_S: F8,
     out_S4: F8,
+    taken_2: I8,
+    until: int,
 ) -> None:
     """Follows the facility power of all sites through the window.
+
+    That may be done part by part, each time with what the call before left.
 
     Args:
         site_K: Site of each power segment.
@@ -98,9 +104,12 @@ def sweep_power(
         since_s_S: Zeros; overwritten.
         cap_w_S: Limit of the power, W; infinite for none.
         out_S4: Receives joules, highest power W, seconds above the limit, and seconds.
+        taken_2: Receives how many begins and ends have been taken; zeros.
+        until: Begins to take in all; if that is all of them, the rest of the window is followed too.
     """
-    count, begun, ended = site_K.shape[0], 0, 0
-    while begun < count or ended < count:
+    count = site_K.shape[0]
+    begun, ended = taken_2[0], taken_2[1]
+    while begun < until or (until == count and ended < count):
         if begun < count and from_s_K[begins_K[begun]] <= to_s_K[ends_K[ended]]:
             k = begins_K[begun]
             time_s, change_w = from_s_K[k], change_w_K[k]
@@ -113,8 +122,10 @@ def sweep_power(
             break
         _hold(site_K[k], time_s, power_w_S, since_s_S, cap_w_S, out_S4)
         power_w_S[site_K[k]] += change_w
-    for s in range(power_w_S.shape[0]):
-        _hold(s, window_s, power_w_S, since_s_S, cap_w_S, out_S4)
+    taken_2[0], taken_2[1] = begun, ended
+    if until == count:
+        for s in range(power_w_S.shape[0]):
+            _hold(s, window_s, power_w_S, since_s_S, cap_w_S, out_S4)
 
 
 @kernel(allocates=False)

@@ -10,6 +10,7 @@ import numpy as np
 from noonward.arrays import F8
 from noonward.files import table_bytes
 from noonward.ledger.folder import Content
+from noonward.paging import leave_memory
 from noonward.units import DAY_S
 
 if TYPE_CHECKING:
@@ -89,3 +90,4 @@ def write_parts(file: BinaryIO, tables: Iterator[pl.DataFrame]) -> None:
         del part
         for table in tables:
             writer.write_table(arrow(table))
+            leave_memory()

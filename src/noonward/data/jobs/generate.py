@@ -40,6 +40,7 @@ from noonward.model.cluster.scenario import (
     PoissonJobs,
     ShapedJobs,
 )
+from noonward.paging import column, zero_rows
 from noonward.units import DAY_S, HOUR_S, MINUTE_S
 
 __all__ = [
@@ -202,12 +203,12 @@ def generate_fine_tuning_jobs(
     calibration = load_workload_calibration()
     count = _job_count(spec, streams.count)
     origin_J = _origins(spec, fleet, count, streams.origin)
-    gpus_J = calibration.draw_gpus(count, streams.size)
+    gpus_J = column(count, lambda part: calibration.draw_gpus(part.stop - part.start, streams.size))
     requests = _Requests(
         arrival_s_J=_arrivals(calibration, fleet, start, window_h, origin_J, streams.time),
         origin_J=origin_J,
         gpus_J=gpus_J,
-        duration_s_J=calibration.draw_duration_s(gpus_J, streams.size),
+        duration_s_J=column(count, lambda part: calibration.draw_duration_s(gpus_J[part], streams.size)),
     )
     return _finish(spec, fleet, requests, window_h, slot_s, streams)
 
@@ -276,23 +277,33 @@ def _finish(
 ) -> Jobs:
     """Caps, scales and rounds requests, and draws slack, kind and sizes."""
     count = len(requests.arrival_s_J)
-    gpus_J = np.minimum(requests.gpus_J, spec.gpus_cap)
+    gpus_J = column(count, lambda part: np.minimum(requests.gpus_J[part], spec.gpus_cap))
     capacity_gpu_s = sum(site.gpus for site in fleet.sites) * window_h * HOUR_S
     duration_s_J = scale_to_demand(requests.duration_s_J, gpus_J, spec.demand * capacity_gpu_s, slot_s)
-    ratio_J = streams.slack.uniform(0.0, 2 * spec.slack_ratio, size=count)
     kinds = list(spec.kinds.values())
     shares = np.array([kind.share for kind in kinds])
-    kind_J = streams.kind.choice(len(kinds), size=count, p=shares / shares.sum())
-    low_data, high_data = np.array([(kind.data.low_gb, kind.data.high_gb) for kind in kinds]).T
-    low_model, high_model = np.array([(kind.model.low_gb, kind.model.high_gb) for kind in kinds]).T
-    model_gb_J = streams.kind.uniform(low_model[kind_J], high_model[kind_J])
+    low_high_data = np.array([(kind.data.low_gb, kind.data.high_gb) for kind in kinds]).T
+    low_high_model = np.array([(kind.model.low_gb, kind.model.high_gb) for kind in kinds]).T
+    kind_J = column(
+        count, lambda part: streams.kind.choice(len(kinds), size=part.stop - part.start, p=shares / shares.sum())
+    )
+
+    def slack_s(part: slice) -> F8:
+        ratio_P = streams.slack.uniform(0.0, 2 * spec.slack_ratio, size=part.stop - part.start)
+        return np.asarray(np.floor(ratio_P * duration_s_J[part]))
+
+    def size_gb(low_high: F8) -> F8:
+        low, high = low_high
+        return column(count, lambda part: streams.kind.uniform(low[kind_J[part]], high[kind_J[part]]))
+
+    model_gb_J = size_gb(low_high_model)
     return Jobs.build(
-        arrival_s=np.floor(requests.arrival_s_J / slot_s) * slot_s,
+        arrival_s=column(count, lambda part: np.floor(requests.arrival_s_J[part] / slot_s) * slot_s),
         origin=requests.origin_J,
         gpus=gpus_J,
         work=duration_s_J,
-        slack_s=np.floor(ratio_J * duration_s_J),
-        data_gb=streams.kind.uniform(low_data[kind_J], high_data[kind_J]),
+        slack_s=column(count, slack_s),
+        data_gb=size_gb(low_high_data),
         model_gb=model_gb_J,
         result_gb=model_gb_J,
     )
@@ -317,7 +328,11 @@ def _job_count(spec: FineTuningJobs, rng: np.random.Generator) -> int:
 
 def _origins(spec: FineTuningJobs, fleet: Fleet, count: int, rng: np.random.Generator) -> I8:
     shares = origin_shares(spec, fleet)
-    return np.asarray(rng.choice(len(shares), size=count, p=shares), dtype=np.int64)
+
+    def some(part: slice) -> I8:
+        return np.asarray(rng.choice(len(shares), size=part.stop - part.start, p=shares), dtype=np.int64)
+
+    return column(count, some)
 
 
 def origin_shares(spec: FineTuningJobs, fleet: Fleet) -> F8:
@@ -343,7 +358,7 @@ def _arrivals(
     rng: np.random.Generator,
 ) -> F8:
     """Draws an arrival in s per job, from its ingress' rhythm and bursts."""
-    arrival_s_J = np.empty(len(origin_J))
+    arrival_s_J: F8 = zero_rows(len(origin_J), np.float64)
     cells = round(window_h * HOUR_S / CELL_S)
     looked_up = round(window_h * HOUR_S / RHYTHM_S)
     for index, stream in enumerate(rng.spawn(len(fleet.ingress_points))):

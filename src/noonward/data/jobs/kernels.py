@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Final
 
@@ -10,6 +11,7 @@ import numpy as np
 from noonward.arrays import F8, I8
 from noonward.compiled import kernel
 from noonward.errors import ScenarioError
+from noonward.paging import column, in_file, parts
 from noonward.units import HOUR_S
 
 CELL_S: Final = 60.0
@@ -63,12 +65,18 @@ def scale_to_demand(duration_s_J: F8, gpus_J: I8, demand_gpu_s: float, slot_s: f
     """
 
     def slots(factor: float, duration_s_A: F8) -> F8:
-        return np.asarray(np.maximum(np.ceil(factor * duration_s_A / slot_s), 1))
+        return column(len(duration_s_A), lambda part: np.maximum(np.ceil(factor * duration_s_A[part] / slot_s), 1))
+
+    def gpu_slots(gpus_A: F8, slots_A: F8) -> float:
+        products = (gpus_A[part] @ slots_A[part] for part in parts(len(gpus_A)))
+        return float(sum(products))  # of whole numbers: exact in any order
 
     def excess(factor: float) -> float:
-        return slot_s * float(gpus_J @ slots(factor, duration_s_J)) - demand_gpu_s  # whole numbers: exact in any order
+        return slot_s * gpu_slots(all_gpus_J, slots(factor, duration_s_J)) - demand_gpu_s
 
-    low, high = 0.0, demand_gpu_s / math.fsum((gpus_J * duration_s_J).tolist())
+    each_gpu_s = ((gpus_J[part] * duration_s_J[part]).tolist() for part in parts(len(gpus_J)))
+    all_gpus_J: F8 = column(len(gpus_J), lambda part: gpus_J[part].astype(np.float64))
+    low, high = 0.0, demand_gpu_s / math.fsum(itertools.chain.from_iterable(each_gpu_s))
     if excess(low) > DEMAND_TOLERANCE * demand_gpu_s:
         raise ScenarioError(
             f"{len(gpus_J)} jobs of at least one slot of {slot_s:g} s ask for "
@@ -76,20 +84,23 @@ def scale_to_demand(duration_s_J: F8, gpus_J: I8, demand_gpu_s: float, slot_s: f
             "raise jobs.demand or lower jobs.count, jobs.gpus_cap or slot_s"
         )
     # Jobs whose slots are the same at both ends of the bracket keep them within it: they are summed once.
-    duration_s_A, gpus_A, settled = duration_s_J, gpus_J.astype(np.float64), 0.0
+    duration_s_A, gpus_A, settled = duration_s_J, all_gpus_J, 0.0
     low_A, high_A = slots(low, duration_s_A), slots(high, duration_s_A)
     for _ in range(60):
         middle = (low + high) / 2
         middle_A = slots(middle, duration_s_A)
-        if slot_s * (settled + float(gpus_A @ middle_A)) - demand_gpu_s < 0:
+        if slot_s * (settled + gpu_slots(gpus_A, middle_A)) - demand_gpu_s < 0:
             low, low_A = middle, middle_A
         else:
             high, high_A = middle, middle_A
         open_A = low_A != high_A
         if 2 * np.count_nonzero(open_A) <= len(open_A):
-            settled += float(gpus_A[~open_A] @ low_A[~open_A])
-            duration_s_A, gpus_A, low_A, high_A = (each[open_A] for each in (duration_s_A, gpus_A, low_A, high_A))
-    return slot_s * slots(low if -excess(low) < excess(high) else high, duration_s_J)
+            settled += gpu_slots(gpus_A, np.where(open_A, 0.0, low_A))
+            kept = (in_file(each[open_A]) for each in (duration_s_A, gpus_A, low_A, high_A))
+            duration_s_A, gpus_A, low_A, high_A = kept
+    slots_J = slots(low if -excess(low) < excess(high) else high, duration_s_J)
+    slots_J *= slot_s
+    return slots_J
 
 
 def draw_times(rate_C: F8, count: int, rng: np.random.Generator) -> F8:

@@ -44,6 +44,7 @@ from noonward.model.cluster.power_limit import PowerSteps
 from noonward.model.cluster.tenant import Tenants
 from noonward.model.cluster.withheld import Withheld
 from noonward.model.signals import SiteSignals
+from noonward.paging import zero_rows
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
@@ -170,9 +171,9 @@ def _blank_world(
         state_S=state_S,
         track_J=np.zeros(slots, TRACK),
         submitted_R=np.zeros(0, SUBMITTED),
-        outcome_R=np.zeros(jobs, JOB_OUTCOME),
+        outcome_R=zero_rows(jobs, JOB_OUTCOME),
         job_usd_R=np.zeros(0),
-        heap_E=np.zeros(2 * jobs + sites + 2, EVENT),
+        heap_E=zero_rows(2 * jobs + sites + 2, EVENT),
         signal_KSH=np.full((4, sites, 2), np.nan),
         forecast_KISL=np.empty((2, 0, sites, 1)),
         issued_2=np.zeros(2, np.int64),
@@ -209,7 +210,7 @@ def _stepping(
     if not events:
         return world
     event_E = np.concatenate(events)
-    heap_E = np.zeros(len(world.heap_E) + len(event_E), EVENT)
+    heap_E = zero_rows(len(world.heap_E) + len(event_E), EVENT)
     heap_E[: len(event_E)] = np.sort(event_E, order=("time", "item"))  # which is a heap
     world.engine_1["heap_size"] = world.engine_1["steps_left"] = len(event_E)
     return world._replace(heap_E=heap_E)
@@ -256,7 +257,7 @@ def with_more_slots(world: World) -> World:
 def with_more_journeys(world: World) -> World:
     """Returns a world that has room for twice as many journeys."""
     size, engine = len(world.heap_E), world.engine_1[0]
-    heap_E = np.zeros(2 * size, EVENT)
+    heap_E = zero_rows(2 * size, EVENT)
     heap_E[: engine["heap_size"]] = world.heap_E[: engine["heap_size"]]
     heap_E[2 * size - engine["journeys"] :] = world.heap_E[size - engine["journeys"] :]
     return world._replace(heap_E=heap_E)

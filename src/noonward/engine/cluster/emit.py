@@ -23,6 +23,7 @@ from noonward.ledger.segments import (
     useful_share,
 )
 from noonward.model.cluster.environment import Environment
+from noonward.paging import parts, zero_rows
 
 
 def emit(environment: Environment, world: World, rewards_K: F8 | None = None) -> Outcome:
@@ -36,14 +37,17 @@ def emit(environment: Environment, world: World, rewards_K: F8 | None = None) ->
     outcome_R = _outcomes(world)
     count = len(outcome_R)
     columns: dict[str, Any] = {
-        "site_K": np.empty(count, np.int32),
-        "job_K": np.empty(count, np.int32),
-        "from_s_K": np.empty(count),
-        "to_s_K": np.empty(count),
-        "watts_K": np.empty(count),
-        "gpus_K": np.empty(count, np.int32),
+        "site_K": zero_rows(count, np.int32),
+        "job_K": zero_rows(count, np.int32),
+        "from_s_K": zero_rows(count, np.float64),
+        "to_s_K": zero_rows(count, np.float64),
+        "watts_K": zero_rows(count, np.float64),
+        "gpus_K": zero_rows(count, np.int32),
     }
-    used = int(_emit_power(outcome_R, world.shown.now_s, *columns.values()))
+    used = 0
+    for part in parts(count):
+        room = [column[used:] for column in columns.values()]
+        used += int(_emit_power(outcome_R[part], part.start, world.shown.now_s, *room))
     power = PowerSegments(**{name: column[:used] for name, column in columns.items()})
     overhead, segment_K = Overhead.none(), None
     if world.engine_1["bends"][0]:
@@ -108,17 +112,18 @@ def _transfers(environment: Environment, world: World, outcome_R: Records) -> Re
     travel = (jobs.data_gb_J > 0).any() or (jobs.model_gb_J > 0).any()
     once = environment.protocol == "on-arrival" and bool(travel)
     return_some = bool((jobs.result_gb_J > 0).any())
-    out_X = np.empty(noted + (once + return_some) * len(submitted_R), TRANSFER)
-    _emit_noted(
-        world.heap_E[len(world.heap_E) - noted :], world.outcome_R, submitted_R, world.shown.freedom_C, out_X[:noted]
-    )
-    if not once and not return_some:
-        return out_X
-    link_IS = world.shown.link_IS
-    used = _emit_transfers(
-        outcome_R, submitted_R, world.shown.home_I, once, link_IS, np.zeros(link_IS.shape), out_X[noted:]
-    )
-    return out_X[: noted + used]
+    out_X = zero_rows(noted + (once + return_some) * len(submitted_R), TRANSFER)
+    last = len(world.heap_E)
+    for part in parts(noted):
+        journey_X = world.heap_E[last - part.stop : last - part.start]
+        _emit_noted(journey_X, world.outcome_R, submitted_R, world.shown.freedom_C, out_X[part])
+    used, link_IS, home_I = noted, world.shown.link_IS, world.shown.home_I
+    for kind, some in ((OWN_JOURNEY, once), (RESULT, return_some)):
+        free_s_IS = np.zeros(link_IS.shape)
+        for part in parts(len(outcome_R) if some else 0):
+            part_R, room_X = (outcome_R[part], submitted_R[part]), out_X[used:]
+            used += int(_emit_transfers(kind, part.start, *part_R, home_I, link_IS, free_s_IS, room_X))
+    return out_X[:used]
 
 
 @kernel(allocates=False)
@@ -150,44 +155,51 @@ def _emit_noted(
 
 @kernel(allocates=False)
 def _emit_transfers(
-    outcome_R: Records, submitted_R: Records, home_I: I8, once: bool, link_IS: Records, free_s_IS: F8, out_X: Records
+    kind: int,
+    first: int,
+    outcome_R: Records,
+    submitted_R: Records,
+    home_I: I8,
+    link_IS: Records,
+    free_s_IS: F8,
+    out_X: Records,
 ) -> int:
-    """Writes the journeys of jobs that travelled once and those of all results; returns how many.
+    """Writes the journeys of jobs that travelled once, or those of results; returns how many.
 
     The former begin at the job's arrival, or when the data before it are through where its link queues
     (``kernels.on_arrival.send``).
 
     Args:
-        outcome_R: What became of every job.
+        kind: OWN_JOURNEY or RESULT.
+        first: Number of the first of these jobs.
+        outcome_R: What became of them.
         submitted_R: What was asked, in the order of arrival.
         home_I: Site that an ingress point belongs to, or -1.
-        once: Whether jobs travel once, when they arrive.
         link_IS: Links.
-        free_s_IS: Zeros; when each link is through with what it carries, s.
+        free_s_IS: When each link is through with what it carries, s; zeros before the first job.
         out_X: Receives the journeys.
     """
     x = 0
-    for kind in (OWN_JOURNEY, RESULT):
-        for j in range(len(outcome_R)):
-            outcome, submitted = outcome_R[j], submitted_R[j]
-            if kind == OWN_JOURNEY:
-                size_gb, time_s = submitted.move_gb, submitted.arrival_s
-                travelled = once and outcome.moves > 0
-                if travelled and link_IS[submitted.origin, outcome.site].queued:
-                    time_s = max(time_s, free_s_IS[submitted.origin, outcome.site])
-                    data_s = size_gb * link_IS[submitted.origin, outcome.site].seconds_per_gb
-                    free_s_IS[submitted.origin, outcome.site] = time_s + data_s
-            else:
-                size_gb, time_s = submitted.result_gb, outcome.finish_s
-                travelled = outcome.status == DONE and size_gb > 0.0 and home_I[submitted.origin] != outcome.site
-            if travelled:
-                out_X[x].kind = kind
-                out_X[x].job = j
-                out_X[x].ingress = submitted.origin
-                out_X[x].site = outcome.site
-                out_X[x].size_gb = size_gb
-                out_X[x].time_s = time_s
-                x += 1
+    for j in range(len(outcome_R)):
+        outcome, submitted = outcome_R[j], submitted_R[j]
+        if kind == OWN_JOURNEY:
+            size_gb, time_s = submitted.move_gb, submitted.arrival_s
+            travelled = outcome.moves > 0
+            if travelled and link_IS[submitted.origin, outcome.site].queued:
+                time_s = max(time_s, free_s_IS[submitted.origin, outcome.site])
+                data_s = size_gb * link_IS[submitted.origin, outcome.site].seconds_per_gb
+                free_s_IS[submitted.origin, outcome.site] = time_s + data_s
+        else:
+            size_gb, time_s = submitted.result_gb, outcome.finish_s
+            travelled = outcome.status == DONE and size_gb > 0.0 and home_I[submitted.origin] != outcome.site
+        if travelled:
+            out_X[x].kind = kind
+            out_X[x].job = first + j
+            out_X[x].ingress = submitted.origin
+            out_X[x].site = outcome.site
+            out_X[x].size_gb = size_gb
+            out_X[x].time_s = time_s
+            x += 1
     return x
 
 
@@ -203,16 +215,27 @@ def _meters(world: World) -> Meters:
 
 @kernel(allocates=False)
 def _emit_power(
-    outcome_R: Records, now_s: float, site_K: I4, job_K: I4, from_s_K: F8, to_s_K: F8, watts_K: F8, gpus_K: I4
+    outcome_R: Records,
+    first: int,
+    now_s: float,
+    site_K: I4,
+    job_K: I4,
+    from_s_K: F8,
+    to_s_K: F8,
+    watts_K: F8,
+    gpus_K: I4,
 ) -> int:
-    """Writes a power segment for every job that has run; returns how many have."""
+    """Writes a power segment for every job that has run; returns how many have.
+
+    The outcomes are those of jobs from number ``first`` on.
+    """
     k = 0
     for j in range(len(outcome_R)):
         outcome = outcome_R[j]
         until_s = min(outcome.finish_s, now_s)
         if until_s > outcome.start_s:
             site_K[k] = outcome.site
-            job_K[k] = j
+            job_K[k] = first + j
             from_s_K[k] = outcome.start_s
             to_s_K[k] = until_s
             watts_K[k] = outcome.power_w

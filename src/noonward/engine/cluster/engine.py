@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noonward import paging
 from noonward.arrays import F8
 from noonward.compiled import address_of
 from noonward.decision.announced import Announced
@@ -97,6 +98,8 @@ class ClusterEngine(SteppedEngine):
             self.brief = replace(self.brief, announced=Announced(environment.events, self._now_s))
         self._issuer = forecast_issuer(environment, scheduler.needs, seed)
         self._pace = Pace(len(environment.jobs))
+        jobs = len(environment.jobs)
+        self._keeps_until = paging.PART_ROWS if jobs > paging.MOST_ROWS else jobs + 1
         self._estimates = EstimateIssuer(environment) if environment.learns_run_times else None
         if self.world.engine_1["bends"][0] and environment.learns_run_times:
             what = "whose jobs fail" if environment.failures is not None else "whose running jobs it acts on"
@@ -125,14 +128,14 @@ class ClusterEngine(SteppedEngine):
             InfeasibleActionError: An answer is infeasible; nothing has changed.
         """
         kind = self._step()
-        self._pace.note(int(self.world.engine_1["next_arrival"][0]))
+        self._note_arrived()
         if kind < 0:
             raise self._infeasible(kind)
         return kind
 
     def _provide(self, what: int) -> None:
         """Provides what a loop stopped for: run times (UNESTIMATED), forecasts (UNISSUED) or room."""
-        self._pace.note(int(self.world.engine_1["next_arrival"][0]))
+        self._note_arrived()
         if what == UNESTIMATED:
             assert self._estimates is not None, "only what is learned is missing"
             self._estimates.issue(self.world)
@@ -165,10 +168,10 @@ class ClusterEngine(SteppedEngine):
                 asked = bool(self.step())
                 continue
             until_s = np.inf if pauses is None else pauses.until_s(self.view.now_s)
-            stopped = self._run_under(below, min(until_s, self._announced_s()))
+            stopped = self._run_under(below, min(until_s, self._announced_s(), self._kept_s()))
             if stopped < 0:
                 raise self._infeasible(stopped)
-            self._pace.note(int(self.world.engine_1["next_arrival"][0]))
+            self._note_arrived()
             asked = stopped == loops.DECLINED
 
     def _run_under(self, below: CompiledScheduler | PartlyCompiledScheduler, until_s: float) -> int:
@@ -190,6 +193,19 @@ class ClusterEngine(SteppedEngine):
             return int(loops.run_each_slot(self._address(), rule, question, until_s, int(running)))
 
         return self._provided(loop)
+
+    def _note_arrived(self) -> None:
+        """Tells how far the run is; of very many jobs, those that have come and gone leave memory now and then."""
+        arrived = int(self.world.engine_1["next_arrival"][0])
+        self._pace.note(arrived)
+        if arrived >= self._keeps_until:
+            self._keeps_until = arrived + paging.PART_ROWS
+            paging.leave_memory()
+
+    def _kept_s(self) -> float:
+        """Returns when jobs are to leave memory next, s; infinite: at no time."""
+        jobs = self.environment.jobs
+        return float(jobs.arrival_s_J[self._keeps_until]) if self._keeps_until < len(jobs) else np.inf
 
     def _announced_s(self) -> float:
         """Returns when the next grid event is announced to a scheduler that rests until then, s; infinite: never."""

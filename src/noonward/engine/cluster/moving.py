@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from noonward.decision.cluster.assembly import with_slots
 from noonward.engine.cluster.kernels.world import PARTS, WORLD_PARTS, World, arrays_of
+from noonward.paging import zero_rows
 
 Arrays = dict[str, NDArray[Any]]
 MOVING: Final = tuple(part.name for part in PARTS if part.moves)
@@ -35,7 +36,7 @@ def with_moving(world: World, kept: Mapping[str, NDArray[Any]]) -> World:
         world: World of the run; arrays that do not grow are written to.
         kept: What ``moving`` returned of the other one.
     """
-    grown: dict[str, Any] = {name: np.zeros_like(kept[name]) for name in OWN_GROWING}
+    grown: dict[str, Any] = {name: zero_rows(len(kept[name]), kept[name].dtype) for name in OWN_GROWING}
     world = world._replace(shown=with_slots(world.shown, len(grown["track_J"])), **grown)
     arrays = arrays_of(world)
     for name in MOVING:
@@ -75,6 +76,6 @@ def unpacked(kept: Mapping[str, NDArray[Any]], jobs: int) -> Arrays:
 
 def _lengthened(array: NDArray[Any], length: int) -> NDArray[Any]:
     """Returns an array with zeros behind."""
-    out = np.zeros(length, array.dtype)
+    out = zero_rows(length, array.dtype)
     out[: len(array)] = array
     return out

@@ -22,6 +22,7 @@ from noonward.model.cluster.site_prices import StatedPrices
 from noonward.model.cluster.withheld import StandingJobs, Withheld
 from noonward.model.signals import Signals, SiteSignals
 from noonward.model.spec import LONGEST_WINDOW_H
+from noonward.paging import parts
 from noonward.units import HOUR_S
 
 if TYPE_CHECKING:
@@ -317,9 +318,12 @@ def latest_end_s(
         fails: Whether running jobs may fail.
     """
     slowest_C = fleet.tables(int(jobs.gpus_max_J.max())).slowest_s_C
-    latest_J = jobs.deadline_s_J
     load_s = max((one.checkpoint.load_s for one in fleet.freedoms.values() if fails or one.stoppable), default=0.0)
-    if late_until_s > -np.inf:
-        latest_J = load_s + np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))
-    ends = latest_J + jobs.work_J * slowest_C[jobs.class_J]
-    return max(window_s, float(ends.max()) + slot_s)
+
+    def latest(part: slice) -> float:
+        latest_J = jobs.arrival_s_J[part] + jobs.slack_s_J[part]
+        if late_until_s > -np.inf:
+            latest_J = load_s + np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))
+        return float((latest_J + jobs.work_J[part] * slowest_C[jobs.class_J[part]]).max())
+
+    return max(window_s, max(latest(part) for part in parts(len(jobs))) + slot_s)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from noonward.arrays import F8, I8, Records
 from noonward.errors import DataError
+from noonward.paging import in_file, leave_memory, parts, zero_rows
 from noonward.sorting import time_order
 
 JOB: Final = np.dtype(
@@ -105,9 +106,11 @@ class Jobs:
                 raise DataError(f"column {field.name} has shape {array.shape}; expected ({count},)")
             if array.dtype.kind == "f" and field.name != "recorded_start_s_J" and np.isnan(array).any():
                 raise DataError(f"column {field.name}, row {int(np.isnan(array).argmax())}: value is missing (NaN)")
+            leave_memory()
         self._check("arrival_s_J", self.arrival_s_J >= 0, "at least 0 s")
         self._check("arrival_s_J", np.isfinite(self.arrival_s_J), "finite")
-        order = np.diff(self.arrival_s_J, prepend=self.arrival_s_J[0]) >= 0
+        order = np.ones(count, bool)
+        np.greater_equal(self.arrival_s_J[1:], self.arrival_s_J[:-1], out=order[1:])
         self._check("arrival_s_J", order, "sorted: at least the arrival of the row before")
         self._check("origin_J", self.origin_J >= 0, "an ingress index of at least 0")
         self._check("class_J", self.class_J >= 0, "a class index of at least 0")
@@ -131,6 +134,7 @@ class Jobs:
             raise DataError(
                 f"column {name}, row {row}: value {getattr(self, name)[row]} is not allowed; it must be {allowed}"
             )
+        leave_memory()
 
     def __len__(self) -> int:
         return len(self.arrival_s_J)
@@ -156,16 +160,17 @@ class Jobs:
         Args:
             dtype: JOB, or SUBMITTED, where schedulers are told the truth.
         """
-        out = np.empty(len(self), dtype)
-        for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
-            out[name] = getattr(self, f"{name.rstrip('_')}_J")
-        out["deadline_s"] = self.deadline_s_J
-        out["move_gb"] = self.data_gb_J + self.model_gb_J
-        out["expected"], out["serial"] = self.work_J, np.arange(len(self))
-        if dtype == SUBMITTED:
-            out["held"] = out["tenant"] = out["priority"] = 0
-            for name in TOLD:
-                out[name] = self.work_J
+        out = zero_rows(len(self), dtype)
+        for part in parts(len(self)):
+            out_R = out[part]
+            for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
+                out_R[name] = getattr(self, f"{name.rstrip('_')}_J")[part]
+            out_R["deadline_s"] = self.arrival_s_J[part] + self.slack_s_J[part]
+            out_R["move_gb"] = self.data_gb_J[part] + self.model_gb_J[part]
+            out_R["expected"], out_R["serial"] = self.work_J[part], np.arange(part.start, part.stop)
+            if dtype == SUBMITTED:
+                for name in TOLD:
+                    out_R[name] = self.work_J[part]
         return out
 
     @classmethod
@@ -221,8 +226,9 @@ class Jobs:
         def column(value: object, dtype: type) -> NDArray[Any]:
             array: NDArray[Any] = np.asarray(value, dtype=dtype)
             if array.ndim == 0:
-                return np.full(arrivals.shape, array)
-            return np.ascontiguousarray(np.broadcast_to(array, arrivals.shape)[order])
+                return in_file(np.full(arrivals.shape, array))
+            leave_memory()
+            return in_file(np.ascontiguousarray(np.broadcast_to(array, arrivals.shape)[order]))
 
         def seldom_read(value: object, dtype: type) -> NDArray[Any]:
             """A constant takes no memory; no kernel reads such a column, which would need a plain array."""

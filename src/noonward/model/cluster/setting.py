@@ -25,6 +25,7 @@ from noonward.model.cluster.withheld import Withheld
 from noonward.model.economics import Economics
 from noonward.model.limits import Constraints
 from noonward.model.network import Links
+from noonward.paging import leave_memory
 
 Protocol = Literal["each-slot", "on-arrival"]
 FORECAST_H: Final = 240
@@ -141,7 +142,8 @@ def _add(digest: hashlib._Hash, value: object) -> None:
 
 def add_array(digest: hashlib._Hash, array: NDArray[np.generic]) -> None:
     """Adds an array to a digest; of one that is constant, as many columns of jobs are, one value and the shape."""
-    flat = np.ascontiguousarray(array).ravel()
-    constant = len(flat) > 1 and bool((flat == flat[0]).all())
+    flat = array.ravel() if any(array.strides) else array.flat[:1]  # a repeated value takes no memory
+    constant = array.size > 1 and bool((flat == flat[0]).all())
     digest.update(f"{array.dtype.str} {array.shape} {constant}".encode())
     digest.update((flat[:1] if constant else flat).data)
+    leave_memory()

@@ -61,7 +61,9 @@ DRAW_SEEDS: Final = 3
 PLAN_SAMPLES: Final = 200
 """Samples of the day-ahead plan."""
 WARM_JOBS: Final = 200
-"""Jobs of the run that compiles."""
+"""Jobs of the run that compiles, and"""
+WARM_SITES: Final = 4
+"""its sites: so few jobs would have to run for years to keep many busy."""
 GIB: Final = 2.0**30
 
 
@@ -112,10 +114,11 @@ def bench_scale(
         )
     step = progress or (lambda _: None)
     scenario = many_sites(round(jobs), sites)
-    warm = build_environment(many_sites(WARM_JOBS, sites))
+    warm = build_environment(many_sites(WARM_JOBS, min(sites, WARM_SITES)))
     for policy in (RULE, PLANNER):
         settle(run(warm, make_scheduler(policy)))
     many_jobs_bound(warm)
+    del warm
     began_s = time.process_time()
     environment = build_environment(scenario, seed=SEED)
     scale = Scale(round(jobs), scenario, environment, time.process_time() - began_s)

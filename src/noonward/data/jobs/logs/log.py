@@ -277,8 +277,16 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
         account: Account of the file; what is done is added.
 
     Raises:
-        DataError: No job is left, a job ends before it starts, or a place is unknown.
+        DataError: No job is left, a job has a negative number of GPUs or ends before it starts, or a place is unknown.
     """
+    negative = log.filter(pl.col("gpus") < 0)
+    if negative.height:
+        raise RowError(
+            f"{_place(account, negative)}: the job has a negative number of GPUs ({negative['gpus'][0]}; "
+            f"rows with such a number: {negative.height:,}); correct them or remove them",
+            negative["line"].drop_nulls(),
+            "a negative number of GPUs",
+        )
     for earlier, later in (("submit_time", "start_time"), ("start_time", "end_time")):
         log = _in_order(log, earlier, later, options.clock, account)
     between = (pl.col("end_time") - pl.col("start_time")).dt.total_microseconds() / 1e6

@@ -335,8 +335,16 @@ def test_who_asked_and_how_it_ended_is_kept(read: Read) -> None:
     assert jobs["duration_s"].to_list() == [3600.0, 7200.0, 600.0, 600.0, 600.0]
     assert reasons(account, "read") == {
         "jobs that did not finish are kept with the time that they ran, since they took their GPUs: 1 cancelled, "
-        "1 failed, 1 node-fail, 1 timeout; 2 GPU-hours, no useful work": 4
+        "1 failed, 1 node-fail, 1 timeout; 2 of the log's 3 GPU-hours, no useful work": 4
     }
+
+
+def test_hours_of_jobs_that_did_not_finish_count_where_a_log_has_run_times_alone(read: Read) -> None:
+    text = "submit_time,gpus,duration_s,state\n2022-10-01T00:00Z,2,7200,done\n2022-10-01T00:00Z,3,7200,failed\n"
+    _, account = read(text, "jobs.csv")
+    assert [why.rpartition("; ")[2] for why in reasons(account, "read")][-1] == (
+        "6 of the log's 10 GPU-hours, no useful work"
+    )
 
 
 def test_limits_are_read_with_their_unit(read: Read) -> None:

@@ -361,13 +361,14 @@ def _with_states(log: pl.DataFrame, account: Account) -> pl.DataFrame:
         words = ", ".join(sorted(set(other["state"]))[:5])
         account.add("read", other.height, f"jobs end in an unknown state ({words}): left empty", other["line"][0])
     cut = states.filter(states != "done").value_counts().sort("count", "state", descending=[True, False])
-    run_s = (log["end_time"] - log["start_time"]).dt.total_seconds()
-    hours = float((log["gpus"] * run_s).filter(states != "done").sum()) / HOUR_S
+    gpu_hours = log["gpus"] * log["duration_s"] / HOUR_S
+    hours = gpu_hours.filter(states != "done").sum()
     account.add(
         "read",
         int(cut["count"].sum()),
         "jobs that did not finish are kept with the time that they ran, since they took their GPUs: "
-        f"{_counts(dict(zip(*cut.get_columns(), strict=True)))}; {hours:,.0f} GPU-hours, no useful work",
+        f"{_counts(dict(zip(*cut.get_columns(), strict=True)))}; {hours:,.0f} of the log's "
+        f"{gpu_hours.sum():,.0f} GPU-hours, no useful work",
     )
     return log.with_columns(states.alias("state"))
 

@@ -109,5 +109,13 @@ def test_each_is_refused_once_and_nothing_is_written(noonward: CommandLine, fold
     assert sorted(folder.iterdir()) == before
 
 
+def test_an_unknown_zone_names_the_nearest_and_what_lists_all(noonward: CommandLine, folder: Path) -> None:
+    answer = noonward("init", str(folder / "x.yaml"), "--site", "a=Norway:8xL4")
+    assert "zone 'Norway' is unknown; the nearest of 153 known: NO, " in answer.err
+    assert "'noonward init --zones' lists them" in answer.err
+    assert len(answer.err) < 250
+    assert "did you mean 'DE'?" in noonward("init", str(folder / "x.yaml"), "--site", "a=de:8xL4").err
+
+
 def test_they_are_fifty_at_least() -> None:
     assert len(BAD) >= 50

@@ -17,6 +17,7 @@ from noonward.files import (
     file_name,
     locked_folder,
     make_folder,
+    require_folder,
     require_writable,
     whole_file,
     whole_folder,
@@ -170,6 +171,19 @@ def test_a_folder_is_checked_before_anything_is_computed(tmp_path: Path) -> None
     ):
         with pytest.raises(FileError, match=says):
             require_writable(folder, "--out")
+
+
+def test_a_file_needs_its_folder_unless_the_command_makes_it(tmp_path: Path) -> None:
+    require_folder(tmp_path / "t.csv", "--csv")
+    require_folder(tmp_path / "runs" / "t.csv", "--csv", made=tmp_path / "runs")
+    for file, made in (
+        (tmp_path / "no" / "t.csv", None),
+        (tmp_path / "no" / "t.csv", tmp_path / "runs"),
+        (tmp_path / "runs" / "no" / "t.csv", tmp_path / "runs"),
+    ):
+        with pytest.raises(FileError, match=f"--csv {file}: there is no folder {file.parent}; make it first, or"):
+            require_folder(file, "--csv", made)
+    assert not content(tmp_path)
 
 
 def test_a_lock_keeps_a_second_holder_out_and_says_who_holds_it(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_the_command_line_says_once_that_it_compiles_and_how_far_it_is(capsys, m
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "compiling functions, once per version and kind of policy (about two minutes of CPU time)",
+        "compiling functions, once per version and kind of policy (about a minute of CPU time)",
         "  2 functions compiled in 6 s",
     ]
 

@@ -19,6 +19,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
+
+MOST_LISTED: Final = 40
+"""Known words that a hint lists, at most."""
+NEAR: Final = 5
+"""Words that it names instead."""
 
 
 class NoonwardError(Exception):
@@ -110,20 +116,27 @@ def nearest(name: str, known: Iterable[str], *, list_all: bool | None = None) ->
     Args:
         name: What the user wrote.
         known: The words that would have been understood.
-        list_all: Name all known words: always (True), never (False), or where none is near (None).
+        list_all: Name all known words: always (True), never (False), or where none is near and they are few (None).
 
     Returns:
-        ``"did you mean 'x'?"``, ``"known: a, b, c"``, both with a space between them, or nothing.
+        ``"did you mean 'x'?"``, ``"known: a, b, c"``, both with a space between them, the least different of many, or
+        nothing. Upper and lower case are alike.
 
     Example:
         >>> nearest("revenu", ["revenue", "carbon"])
         "did you mean 'revenue'?"
         >>> nearest("revenu", ["revenue", "carbon"], list_all=True)
         "did you mean 'revenue'? Known: carbon, revenue"
+        >>> nearest("north", [f"FR{n}" for n in range(50)] + ["NO", "NO-NO1", "SE"])
+        'the nearest of 53 known: NO, NO-NO1, FR9, FR8, FR7'
     """
     words = sorted(known)
-    close = difflib.get_close_matches(name, words, n=1)
+    plain = {word.casefold(): word for word in words}
+    close = difflib.get_close_matches(name.casefold(), plain, n=1)
     listed = ", ".join(words)
     if close:
-        return f"did you mean {close[0]!r}?" + (f" Known: {listed}" if list_all else "")
+        return f"did you mean {plain[close[0]]!r}?" + (f" Known: {listed}" if list_all else "")
+    if list_all is None and len(words) > MOST_LISTED:
+        few = difflib.get_close_matches(name.casefold(), plain, n=NEAR, cutoff=0.0)
+        return f"the nearest of {len(words)} known: {', '.join(plain[word] for word in few)}"
     return "" if list_all is False else f"known: {listed}"

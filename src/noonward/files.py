@@ -270,6 +270,20 @@ def require_writable(folder: Path, option: str) -> None:
         raise FileError(f"{option}: {error}") from error.__cause__
 
 
+def require_folder(file: Path, option: str, made: Path | None = None) -> None:
+    """Raises FileError unless a user's file can be written, whose folder exists already; leaves nothing there.
+
+    Args:
+        file: The file.
+        option: Option or argument that names it, for messages.
+        made: Folder that the command makes if it is missing; files may be written there.
+    """
+    folder = Path(os.path.realpath(file)).parent
+    if not folder.exists() and (made is None or folder != Path(os.path.realpath(made))):
+        raise FileError(f"{option} {file}: there is no folder {folder}; make it first, or correct the path")
+    require_writable(folder, option)
+
+
 def file_name(name: str) -> str:
     """Returns a name for a file or folder: different for different names, and never a path out of its folder.
 

@@ -1,5 +1,7 @@
 """The benchmark of many jobs at many sites: its world grows by the window, and every part has a name."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,12 @@ def test_every_part_of_a_run_is_timed_per_job(monkeypatch):
     assert metrics["plan/D2_N200/replan_cpu_s"].value > 0
     assert abs(metrics["plan/D2_N200/gap"].value) < 1e-6
     assert 0.05 < metrics["scale/peak_gib"].value < 64
+    page = (Path(__file__).parents[2] / "docs" / "figures-bench.md").read_text()
+    for name in metrics:
+        general = name.replace("1e3_jobs_2_sites", "SIZE").replace("D2_", "DCOUNT_")
+        assert f"| `{general}` |" in page
+        group, word, *_ = general.split("/")
+        assert (word if group == "scale" else f"{group}/{word}") in scale.REMARK
 
 
 @pytest.mark.parametrize(("jobs", "name"), [(10_000_000, "1e7_jobs_400_sites"), (1500, "1500_jobs_400_sites")])

@@ -70,6 +70,16 @@ BAD = {
     "a workbook of another kind": ("compare tiny --xlsx t.csv", "a file whose name ends in .xlsx"),
     "jobs of another kind": ("compare tiny --jobs-parquet jobs.csv", "a file whose name ends in .parquet"),
     "a table that is a folder": ("compare tiny --csv .", "a file whose name ends in .csv"),
+    "a table in a missing folder": ("compare tiny --csv reprots/t.csv", "--csv reprots/t.csv: there is no folder"),
+    "a workbook in a missing folder": ("compare tiny --xlsx reprots/t.xlsx", "--xlsx reprots/t.xlsx: there is no"),
+    "jobs in a missing folder": (
+        "compare tiny --jobs-parquet no/j.parquet",
+        "--jobs-parquet no/j.parquet: there is no",
+    ),
+    "cases in a missing folder": ("sensitivity tiny --csv reprots/t.csv", "make it first, or correct the path"),
+    "a picture in a missing folder": ("data show hours.csv --out no/p.svg", "--out no/p.svg: there is no folder"),
+    "a fleet in a missing folder": ("init no/x.yaml --site a=DE:8xL4", "FILE no/x.yaml: there is no folder"),
+    "events in a missing folder": ("data events https://vtn.example no/e.json", "FILE no/e.json: there is no folder"),
     "records in a file": ("trade-off tiny --out hours.csv", "hours.csv"),
     "bound of no time": ("compare tiny --bound-seconds 0", "give a finite number above 0"),
     "today's policy unknown": ("compare tiny --today fifo-local", "fifo-local"),
@@ -97,6 +107,14 @@ def test_each_is_refused_once_and_nothing_is_written(noonward: CommandLine, fold
     assert answer.err.count("error:") + answer.err.count("Error:") + answer.err.count("Error ─") <= 1
     assert answer.out == ""
     assert sorted(folder.iterdir()) == before
+
+
+def test_an_unknown_zone_names_the_nearest_and_what_lists_all(noonward: CommandLine, folder: Path) -> None:
+    answer = noonward("init", str(folder / "x.yaml"), "--site", "a=Norway:8xL4")
+    assert "zone 'Norway' is unknown; the nearest of 153 known: NO, " in answer.err
+    assert "'noonward init --zones' lists them" in answer.err
+    assert len(answer.err) < 250
+    assert "did you mean 'DE'?" in noonward("init", str(folder / "x.yaml"), "--site", "a=de:8xL4").err
 
 
 def test_they_are_fifty_at_least() -> None:

@@ -78,6 +78,75 @@ def test_parsable_output_ends_every_line_with_the_separator(read: Read) -> None:
     assert read(plain, clock=BERLIN)[0].equals(read(SACCT, clock=BERLIN)[0].drop("name"))
 
 
+FREE = "JobID|JobName|State|Submit|Start|End|ElapsedRaw|AllocTRES"
+TIMES = "COMPLETED|2022-10-01T00:00:00|2022-10-01T00:00:00|2022-10-01T01:00:00|3600|gres/gpu=2"
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "name", "where"),
+    [
+        (FREE, f"1|a|b|{TIMES}", "a|b", "JobName"),
+        (FREE, f"1|a|b|c|{TIMES}", "a|b|c", "JobName"),
+        (f"{FREE}|", f"1|a|b|{TIMES}|", "a|b", "JobName"),
+        (f"{FREE}|Reason", f"1|a|b|{TIMES}|", "a|b", "JobName"),
+        (f"{FREE}|Comment", f"1|a|{TIMES}|x|y", "a", "Comment"),
+        (f"{FREE}|Constraints", f"1|a|b|{TIMES}|h100", "a|b", "JobName"),
+        (f"{FREE}|Constraints", f"1|a|{TIMES}|a100|h100", "a", "Constraints"),
+        (FREE, f"1|a|{TIMES}|", "a", None),
+    ],
+)
+def test_a_separator_is_given_back_to_the_free_text_that_holds_it(
+    read: Read, head: str, row: str, name: str, where: str | None
+) -> None:
+    jobs, account = read(f"{head}\n{row}\n", clock=Clock("UTC"))
+    assert jobs.select("name", "duration_s", "gpus", "state").rows() == [(name, 3600.0, 2, "done")]
+    said = [entry.why for entry in account.entries if "separator" in entry.why]
+    assert said == ([f"a separator within {where} was taken as part of it"] if where else [])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        f"2|a|{TIMES}|x",  # a value too many behind all columns
+        f"2|a|{TIMES.replace('3600', '36|00')}",  # within a column that is no free text
+    ],
+)
+def test_a_row_that_no_free_text_explains_is_one_error_or_left_out(read: Read, row: str) -> None:
+    text = f"{FREE}\n1|a|{TIMES}\n{row}\n"
+    with pytest.raises(DataError, match=r"line 3: 9 fields, but the header names 8; .*'\|'.*--parsable2.*--skip-bad N"):
+        read(text, clock=Clock("UTC"))
+    jobs, account = read(text, clock=Clock("UTC"), skip_bad=1)
+    assert jobs["job_id"].to_list() == ["1"]
+    assert reasons(account) == {"bad rows: 9 fields, but the header names 8": 1}
+
+
+def test_a_row_that_two_free_texts_explain_differently_is_refused(read: Read) -> None:
+    head = FREE.replace("State", "Account|Comment|State")
+    with pytest.raises(DataError, match="line 2: 11 fields, but the header names 10"):
+        read(f"{head}\n1|a|b|c|d|{TIMES}\n", clock=Clock("UTC"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"{FREE}\n1|a|{TIMES}\n2|b|{TIMES}\n3|c|{TIMES}\n".replace("=2", "=-2", 2), "line 2: .*-2; rows .*: 2"),
+        (f"{FREE}\n1|a|{TIMES}\n".replace("gpu=2", "gpu:a100=-4"), "line 2: .*-4"),
+        (f"{FREE}\n1|a|{TIMES}\n".replace("AllocTRES", "AllocGRES").replace("gres/gpu=2", "gpu:-3"), "line 2: .*-3"),
+        ("submit_time,gpus,duration_s\n2022-10-01T00:00Z,-1,1\n", "line 2, column 'gpus': the value '-1' is no whole"),
+    ],
+)
+def test_a_negative_number_of_gpus_is_an_error_and_not_no_gpu(read: Read, text: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        read(text, clock=Clock("UTC"))
+
+
+def test_rows_with_a_negative_number_of_gpus_can_be_left_out(read: Read) -> None:
+    text = f"{FREE}\n1|a|{TIMES}\n2|b|{TIMES}\n".replace("=2", "=-2", 1)
+    jobs, account = read(text, clock=Clock("UTC"), skip_bad=1)
+    assert jobs["job_id"].to_list() == ["2"]
+    assert reasons(account) == {"bad rows: a negative number of GPUs": 1}
+
+
 @pytest.mark.parametrize(
     ("head", "row", "gpus"),
     [
@@ -174,6 +243,13 @@ def test_kubernetes_jobs_take_gpus_times_parallelism(read: Read) -> None:
     }
 
 
+def test_a_kubernetes_job_with_a_negative_number_of_gpus_is_refused(read: Read) -> None:
+    done = {"startTime": "2022-10-01T00:00:00Z", "completionTime": "2022-10-01T01:00:00Z"}
+    items = [job("a", 2, done), job("b", -2, done)]
+    with pytest.raises(DataError, match=r"job 'ml/b': nvidia\.com/gpu is -2, but .* at least 0"):
+        read(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "jobs.json")
+
+
 def test_init_containers_count_by_the_largest(read: Read) -> None:
     done = {"startTime": "2022-10-01T00:00:00Z", "completionTime": "2022-10-01T01:00:00Z"}
     one = job("a", 2, done)
@@ -259,8 +335,16 @@ def test_who_asked_and_how_it_ended_is_kept(read: Read) -> None:
     assert jobs["duration_s"].to_list() == [3600.0, 7200.0, 600.0, 600.0, 600.0]
     assert reasons(account, "read") == {
         "jobs that did not finish are kept with the time that they ran, since they took their GPUs: 1 cancelled, "
-        "1 failed, 1 node-fail, 1 timeout; 2 GPU-hours, no useful work": 4
+        "1 failed, 1 node-fail, 1 timeout; 2 of the log's 3 GPU-hours, no useful work": 4
     }
+
+
+def test_hours_of_jobs_that_did_not_finish_count_where_a_log_has_run_times_alone(read: Read) -> None:
+    text = "submit_time,gpus,duration_s,state\n2022-10-01T00:00Z,2,7200,done\n2022-10-01T00:00Z,3,7200,failed\n"
+    _, account = read(text, "jobs.csv")
+    assert [why.rpartition("; ")[2] for why in reasons(account, "read")][-1] == (
+        "6 of the log's 10 GPU-hours, no useful work"
+    )
 
 
 def test_limits_are_read_with_their_unit(read: Read) -> None:

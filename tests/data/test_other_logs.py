@@ -203,6 +203,12 @@ def test_pai_tasks_with_and_without_a_header(read: Read, header: bool) -> None:
     ]  # fmt: skip
     dropped = next(entry for entry in account.entries if entry.why == "not ended when the log was written")
     assert (dropped.count, dropped.line) == (1, 4 if header else 3)
+    with pytest.raises(DataError, match=r"the job has a negative number of GPUs \(-1;"):
+        read(
+            head + rows.replace(",5,Term", ",1,Term").replace(",50,T4", ",-50,T4"),
+            "pai.csv",
+            first_day=date(2022, 1, 5),
+        )
 
 
 def test_philly_attempts_are_jobs_of_their_own(read: Read) -> None:
@@ -256,3 +262,5 @@ def test_rows_of_slurms_database_are_read_as_mit_supercloud_has_published_them(r
     ]
     with pytest.raises(DataError, match="is no state of Slurm's database"):
         read(head + rows.replace(",normal,3,", ",normal,33,"), "slurm-log.csv")
+    with pytest.raises(DataError, match=r"slurm-log.csv, line 2: the job has a negative number of GPUs \(-2;"):
+        read(head + rows.replace("1001=2", "1001=-2"), "slurm-log.csv")

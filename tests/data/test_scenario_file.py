@@ -100,6 +100,41 @@ def test_the_message_on_bad_yaml_is_one_line(own):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "fleet:\n  sites: [a, b\njobs: 3\n",
+            "line 3, column 5: the list opened in line 2, column 10 needs ',' or its",
+        ),
+        ("a: {b: 3\nc: 4\n", "line 2, column 2: the mapping opened in line 1, column 4 needs ',' or its '}'"),
+        ("name: a\n\tfleet: 3\n", "line 2, column 1: a tab; indent with spaces"),
+        ('name: "a\nfleet: 3\n', "line 3, column 1: the quotes opened in line 1, column 7 are not closed"),
+        ("name: a\n  fleet: 3\n", "line 2, column 8: no key may stand here; put a text that holds ': ' in quotes, or"),
+        (
+            "sites:\n  - name: a\n   gpus: 3\n",
+            "line 3, column 4: indented unlike the lines of the mapping or list in line",
+        ),
+        ("name: a\nfleet\njobs: 3\n", "line 3, column 1: the key in line 2, column 1 has no ':' behind it"),
+        ("name: @a\n", "line 1, column 7: a value cannot begin with '@'; put it in quotes"),
+        ("name: [", "line 1, column 8: a value is missing here"),
+        ("name: *x\n", "line 1, column 7: '*x' refers to '&x', which is nowhere"),
+        ("name: !!python/object:os.system x\n", "line 1, column 7: a tag ('!...') is not allowed; leave it out"),
+        ("name: a\n---\nname: b\n", "line 2, column 1: a second document begins"),
+        ("%odd\nname: a\n", "line 2, column 1: a directive ('%...') stands before it"),
+        ("name: a\n# \x01\n", "line 2, column 3: U+0001 is no character for a text; remove it"),
+        ("name: a\nname: b\n", "line 2, column 1: the key 'name' stands twice; keep one of them"),
+        ("name: a\n3: b\n", "line 2, column 1: the key 3 is no text; put it in quotes or rename it"),
+        ("start: 2022-99-99\n", "line 1, column 8: '2022-99-99' cannot be read (month must be in 1..12)"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_plain_words_with_its_place(own, text, says):
+    with pytest.raises(ScenarioError) as refused:
+        load_scenario(own(text))
+    assert f"own.yaml is not valid YAML: {says}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_values_are_set_at_any_depth_in_order():
     settings = [
         "window_h=3",

@@ -57,6 +57,7 @@ def test_what_is_no_such_log_is_refused(tmp_path: Path) -> None:
         (HEAD + "1 2 3\n", "log.swf, line 4: 3 fields, but a job of the Standard Workload Format has 18"),
         (HEAD.replace("UnixStartTime", "StartTime") + ROWS, "does not say when it starts; add a line such as"),
         (HEAD, "holds a head and no job"),
+        (HEAD + ROWS.replace("60  4 -1", "60 -4 -1"), "line 5, column 'processors': the value '-4' is negative; only"),
         (HEAD + ROWS.replace("3600", "long"), "line 5, column 'time asked': the value 'long' is not a number"),
     ):
         with pytest.raises(DataError, match=says):

@@ -21,6 +21,7 @@ from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
 from noonward.errors import DataError, FileError, ScenarioError
 from noonward.files import stored_arrays, write_arrays
+from noonward.ledger.machine import versions
 from noonward.ledger.record import record_files
 from noonward.notices import ask_to_stop, listening
 from noonward.schedule.policies import make_scheduler, policies
@@ -200,7 +201,13 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
     environment, path = build_environment(load_scenario("tiny")), tmp_path / "kept.npz"
     assert broken(environment, "most-free", path, 30) is None
     monkeypatch.setattr("noonward.engine.checkpoint.package_digest", lambda: "another")
-    with pytest.raises(DataError, match="it is of another version of this package or its libraries"):
+    says = r"it is of another version of this package or its libraries \(both are noonward \S+, but their source files"
+    with pytest.raises(DataError, match=says):
+        broken(environment, "most-free", path, None)
+    here = versions()
+    monkeypatch.setattr("noonward.engine.checkpoint.versions", lambda: here | {"noonward": "9.9", "numpy": "9.8"})
+    says = rf"\(written with noonward {here['noonward']}, numpy {here['numpy']}; this is noonward 9\.9, numpy 9\.8\)"
+    with pytest.raises(DataError, match=says):
         broken(environment, "most-free", path, None)
 
 
@@ -217,7 +224,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         lax = Checkpoint(path, strict=False)
         assert run(environment, make_scheduler("most-free"), checkpoint=lax).steps > 0
     write_arrays(path, {"content": np.frombuffer(json.dumps({"run": {}}).encode(), np.uint8)})
-    with pytest.raises(DataError, match="it is a checkpoint of another version of this package"):
+    with pytest.raises(DataError, match=r"another version of this package \(it does not say which; this is noonward 0"):
         broken(environment, "most-free", path, None)
 
 

@@ -57,6 +57,19 @@ def test_headline_and_table_say_it(found: Any) -> None:
     assert [row[1:] for row in table.rows] == [("3", "12", "25.0")] * 4
 
 
+def test_jobs_that_fail_as_the_log_says_have_the_hours_of_the_ledger(fleet: Any) -> None:
+    scenario = with_settings(fleet, ["jobs.failures={recorded: true}"])
+    found = compare(scenario, ["local-fcfs", "cheapest-feasible"], environments=1, bound=False)
+    table = ends_table(found)
+    assert table is not None
+    assert [row[1:] for row in table.rows] == [("3", "12", "25.0")] * 4
+    assert found.mean("local-fcfs", "failed_gpu_hours").value == pytest.approx(12.0)
+    for policy in found.records:
+        done, failed = (found.mean(policy, name).value for name in ("gpu_hours", "failed_gpu_hours"))
+        hours = sum(gpu_hours_E(found, policy, useful=each).sum() for each in (True, False))
+        assert hours == pytest.approx(done + failed)
+
+
 def test_time_for_which_jobs_stood_suspended_is_no_work(tmp_path: Path, fleet: Any) -> None:
     pl.read_csv(fleet.jobs.path).with_columns(duration_s=8 * 3600.0).write_csv(tmp_path / "jobs.csv")
     scenario = with_settings(

@@ -105,11 +105,27 @@ def test_cost_and_carbon_are_drawn_in_the_currency_given(drawn: Any, tmp_path: P
 
 def test_notes_that_differ_in_numbers_alone_are_one() -> None:
     notes = [f"{n:,} jobs ran on {day}" for n, day in ((1200, "2022-10-08"), (9, "2022-10-01"), (40, "2022-10-15"))]
-    assert grouped([*notes, "other"]) == (
+    assert grouped([[note, "other"] for note in notes]) == (
         "in 3 environments: 9 to 1,200 jobs ran on 2022-10-01 to 2022-10-15",
         "other",
     )
-    assert grouped(notes[:2]) == tuple(notes[:2])
+
+
+def test_a_note_says_in_how_many_environments_it_is_unless_in_all() -> None:
+    notes_E = [["a", "b", "b"], ["a", "4 jobs"], ["a", "9 jobs", "b"], ["a", "4 jobs"], ["a", "5 GPUs", "7 GPUs"]]
+    assert grouped(notes_E, "window") == (
+        "a",
+        "in 2 of 5 windows: b",
+        "in 3 of 5 windows: 4 to 9 jobs",
+        "in 1 of 5 windows: 5 GPUs",
+        "in 1 of 5 windows: 7 GPUs",
+    )
+    assert grouped([["5 GPUs", "7 GPUs"]]) == ("5 GPUs", "7 GPUs")
+    assert grouped([["SE1: 5 h", "SE3: 1 h"], ["SE1: 6 h", "SE3: 1 h"]]) == (
+        "in 2 environments: SE1: 5 to 6 h",
+        "SE3: 1 h",
+    )
+    assert grouped([]) == ()
 
 
 def test_a_summary_is_told_without_symbols_of_papers() -> None:

@@ -91,6 +91,19 @@ def test_a_pinned_window_is_not_run_ten_times(fleet: Any) -> None:
     assert count_of(windows_given(fleet, None, 2), None) == 2
 
 
+def test_a_note_of_some_windows_is_said_once_with_their_number(fleet: Any, tmp_path: Path) -> None:
+    day = pl.col("submit_time").str.slice(0, 10)
+    large = day.is_in(["2022-10-09", "2022-10-16", "2022-10-17"])
+    jobs = pl.read_csv(fleet.jobs.path).with_columns(gpus=pl.when(large).then(4096).otherwise("gpus"))
+    jobs.write_csv(tmp_path / "jobs.csv")
+    scenario = windows_given(with_files(fleet, list(fleet.signals.paths), tmp_path / "jobs.csv"), None, 3)
+    compared = compare(scenario, ["local-fcfs", "cheapest-feasible"], bound=False)
+    studied = trade_off(scenario, "cheapest-feasible", carbon_prices=[0, 100])
+    for found in (compared, studied):
+        (note,) = [note for note in found.notes if "need more GPUs at once" in note]
+        assert note.startswith("in 2 of 3 windows: 12 to 24 of 84 jobs of jobs.csv need more GPUs at once")
+
+
 def test_windows_are_compared(fleet: Any, tmp_path: Path) -> None:
     found = compare(fleet, ["local-fcfs", "cheapest-feasible"], windows=3, bound=False, currency="EUR=1.08")
     assert len(found.bounds) == 3

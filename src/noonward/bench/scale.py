@@ -65,6 +65,20 @@ WARM_JOBS: Final = 200
 WARM_SITES: Final = 4
 """its sites: so few jobs would have to run for years to keep many busy."""
 GIB: Final = 2.0**30
+REMARK: Final = f"""\
+A generated world; more jobs take a longer window. CPU time per job, in order:
+  build, rule, settle, record: draw of jobs and signals, run under {RULE}, settling it, writing its record
+  whole_path: these four together
+  us_per_job_at_SIZE: run under {PLANNER}; bound: bound of the utility, and a schedule beside it
+What is reached (0: as good as the bound):
+  bound_gap, planner_gap: what the best schedule known, and that planner alone, lack of the bound, over the bound
+  kinds_points: gain from pricing sites by kind, in points of the possible improvement; below 0: it loses
+Besides:
+  plan/DCOUNT_N{PLAN_SAMPLES}: a day-ahead plan of COUNT clusters; replan: with an hour's new data; gap: its cost less
+    its bound, over the cost
+  peak_gib: most memory of this process
+More: docs/figures-bench.md"""
+"""What the metrics mean, for those who read them."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def bench(
     from noonward.bench.learn import bench_learn
     from noonward.bench.plan import bench_plan
     from noonward.bench.quarter import bench_quarter
-    from noonward.bench.scale import JOBS, PARTS, SITES, bench_scale
+    from noonward.bench.scale import JOBS, PARTS, REMARK, SITES, bench_scale
     from noonward.errors import ScenarioError, nearest
     from noonward.evaluate.metrics import to_json
 
@@ -120,7 +120,7 @@ def bench(
                 bench_scale, jobs=JOBS if jobs is None else jobs, sites=SITES if sites is None else sites
             ),
             len(PARTS),
-            "a generated world; more jobs take a longer window",
+            REMARK,
         ),
     }
     if part not in parts:

@@ -77,8 +77,9 @@ def bound(
     from noonward.errors import ScenarioError
     from noonward.evaluate.asked import count_of, require_seconds
     from noonward.evaluate.bound_runs import BoundRun, map_with_bounds
-    from noonward.evaluate.comparison import no_value, objective_of
+    from noonward.evaluate.comparison import case_noun, no_value, objective_of
     from noonward.evaluate.metrics import Metric, to_json
+    from noonward.evaluate.noted import grouped
     from noonward.evaluate.statistics import mean
 
     require_seconds(scenario, seconds)
@@ -106,7 +107,7 @@ def bound(
     with executors as executor, progress_bar(runs, "bounds", unit="environments") as step:
         answers = map_with_bounds(specs, executor, step)
     bounds = [answer.value for answer in answers]
-    notes = dict.fromkeys(note for answer in answers for note in answer.notes)
+    notes = grouped([answer.notes for answer in answers], case_noun(scenario))
     metrics = []
     for value in objective.bound_values:
         if not no_value(bounds, value.name):

@@ -93,7 +93,7 @@ def compare(
     from noonward.evaluate.what_if.run import require_economics
     from noonward.runtime.runs import environment_of
 
-    require_exports(csv, xlsx, jobs_file)
+    require_exports(csv, xlsx, jobs_file, out)
     scenario = windows_given(scenario, windows, weeks)
     if what_if:
         require_economics(scenario)

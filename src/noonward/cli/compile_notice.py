@@ -38,7 +38,7 @@ class CompileNotice:
         now = time.monotonic()
         if self._began is None:
             print(
-                "compiling functions, once per version and kind of policy (about two minutes of CPU time)",
+                "compiling functions, once per version and kind of policy (about a minute of CPU time)",
                 file=sys.stderr,
             )
             self._began = self._said = now

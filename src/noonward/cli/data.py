@@ -268,8 +268,9 @@ def events(
 
     from noonward.data.vtn import Credentials, fetch_events
     from noonward.errors import ScenarioError
-    from noonward.files import write_text
+    from noonward.files import require_folder, write_text
 
+    require_folder(file, "FILE")
     credentials = None
     if client is not None:
         secret = os.environ.get("NOONWARD_VTN_SECRET")

@@ -22,38 +22,44 @@ JobsFile = Annotated[
 ]
 
 
-def require_ending(path: Path | None, option: str, ending: str) -> None:
+def require_ending(path: Path | None, option: str, ending: str, out: Path) -> None:
     """Raises unless a file that is asked for can be written; called before anything is computed.
+
+    Args:
+        path: The file; None: none is asked for.
+        option: Option that names it.
+        ending: Ending of its name.
+        out: Folder for records and reports, which the command makes.
 
     Raises:
         ScenarioError: Its name has another ending, or is that of a folder.
-        FileError: Nothing can be written there.
+        FileError: There is no such folder, or nothing can be written there.
     """
     from noonward.errors import ScenarioError
-    from noonward.files import require_writable
+    from noonward.files import require_folder
 
     if path is None:
         return
     if path.suffix.lower() != ending or path.is_dir():
         raise ScenarioError(f"{option} {path}: it writes a file whose name ends in {ending}; give such a name")
-    require_writable(path.parent, option)
+    require_folder(path, option, out)
 
 
-def require_exports(csv: Path | None, xlsx: Path | None, jobs: Path | None) -> None:
+def require_exports(csv: Path | None, xlsx: Path | None, jobs: Path | None, out: Path) -> None:
     """Raises unless the files that are asked for can be written; called before anything is computed.
 
     Raises:
         ScenarioError: A name has another ending, or is that of a folder.
-        FileError: Nothing can be written there.
+        FileError: There is no such folder, or nothing can be written there.
         MissingExtraError: An Excel file is asked for and its writer is not installed.
     """
     import importlib.util
 
     from noonward.errors import MissingExtraError
 
-    require_ending(csv, "--csv", ".csv")
-    require_ending(xlsx, "--xlsx", ".xlsx")
-    require_ending(jobs, "--jobs-parquet", ".parquet")
+    require_ending(csv, "--csv", ".csv", out)
+    require_ending(xlsx, "--xlsx", ".xlsx", out)
+    require_ending(jobs, "--jobs-parquet", ".parquet", out)
     if xlsx is not None and importlib.util.find_spec("xlsxwriter") is None:
         raise MissingExtraError("xlsxwriter", "excel")
 

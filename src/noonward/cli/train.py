@@ -81,7 +81,7 @@ def train(
     from noonward.errors import ScenarioError
 
     if export is not None:
-        _check_export(export)
+        _check_export(export, out)
     elif half:
         raise ScenarioError("--half rounds what --export writes; give --export FILE.npz too, or leave it out")
     if resume is not None:
@@ -123,16 +123,16 @@ def train(
     _train(config, folder, export, half, json, workers, ray)
 
 
-def _check_export(path: Path) -> None:
-    """Raises ScenarioError if a policy could not be written or read back at a path."""
+def _check_export(path: Path, out: Path) -> None:
+    """Raises ScenarioError or FileError if a policy could not be written or read back at a path."""
     from noonward.errors import ScenarioError
+    from noonward.files import require_folder
 
     if path.suffix != ".npz":
         raise ScenarioError(f"--export {path} does not end in .npz, by which a policy's file is known; name it so")
     if path.is_dir():
         raise ScenarioError(f"--export {path} is a folder; name a file")
-    if not path.resolve().parent.is_dir():
-        raise ScenarioError(f"--export {path}: there is no folder {path.resolve().parent}; make it first")
+    require_folder(path, "--export", out)
 
 
 def _told_apart(name: str, algorithm: str | None, given: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -25,7 +25,7 @@ def warmup(
 ) -> None:
     """Compile what comparisons need, once per version.
 
-    Takes two minutes of CPU time or more; later commands then compile nothing.
+    Takes a minute and a half of CPU time or more; later commands then compile nothing.
     """
     import time
 

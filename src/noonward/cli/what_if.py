@@ -152,7 +152,7 @@ def _carry_out(
     from noonward.evaluate.metrics import to_json
     from noonward.files import write_table
 
-    require_ending(csv, "--csv", ".csv")
+    require_ending(csv, "--csv", ".csv", out)
     runs = count_of(scenario, environments)
     with executors as executor, progress_bar(None, scenario.name, results=out) as step:
         found = study_of(

@@ -104,7 +104,8 @@ class Checkpoint:
             mine = identity(engine, self.about)
             for name in (*mine, *content["run"]):
                 if mine.get(name) != content["run"].get(name):
-                    raise DataError(f"it is {WORDS.get(name, f'of another {name}')}")
+                    by = _other_versions(content.get("versions", {})) if name in ("format", "package") else ""
+                    raise DataError(f"it is {WORDS.get(name, f'of another {name}')}{by}")
             engine.scheduler.load_state(_with_arrays(content["scheduler"], arrays))
             engine.load_state({name: array for name, array in arrays.items() if not name.startswith(SCHEDULER)})
         except (ScenarioError, DataError, KeyError, ValueError, TypeError) as error:
@@ -231,7 +232,7 @@ class Keeper:
         engine, arrays = self._engine, dict[str, NDArray[Any]]()
         self._identity = self._identity or identity(engine, self._checkpoint.about)
         state = _without_arrays(engine.scheduler.state(), SCHEDULER, arrays)
-        content = json.dumps({"run": self._identity, "scheduler": state}).encode()
+        content = json.dumps({"run": self._identity, "versions": versions(), "scheduler": state}).encode()
         held = {"content": np.frombuffer(content, np.uint8)}
         try:
             write_arrays(Path(self._checkpoint.path), held | arrays | engine.state())
@@ -241,6 +242,24 @@ class Keeper:
             tell("checkpoint", f"{error} (a checkpoint of a run, which goes on)")
         self._written_s = self._last_s = self._checkpoint.clock()
         self._every_s = max(self._checkpoint.every_s, WRITES * (self._written_s - now_s))
+
+
+def _other_versions(written: Mapping[str, str]) -> str:
+    """Returns how versions differ from these, in brackets.
+
+    Args:
+        written: Versions that a checkpoint was written with, by name of the package; empty: it does not say.
+    """
+    here = versions()
+    other = [name for name in here if written.get(name) != here[name]]
+    if not written:
+        return f" (it does not say which; this is noonward {here['noonward']})"
+    if not other:
+        return f" (both are noonward {here['noonward']}, but their source files differ)"
+    theirs, ours = (
+        ", ".join(f"{name} {each.get(name, 'of unknown version')}" for name in other) for each in (written, here)
+    )
+    return f" (written with {theirs}; this is {ours})"
 
 
 def _far(engine: ClusterEngine) -> str:

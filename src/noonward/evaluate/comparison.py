@@ -7,6 +7,7 @@ here because each names the other. ``noonward.evaluate.compare`` makes compariso
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -336,12 +337,17 @@ class Comparison:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know about the data, each note once."""
-        notes = [note for records in self.records.values() for r in records for note in r.manifest["notes"]]
+        case = case_noun(self.scenario)
+        notes_E = [
+            [note for record in records if record is not None for note in record.manifest["notes"]]
+            for records in itertools.zip_longest(*self.records.values())
+        ]
+        notes = list(grouped(notes_E, case))
         drawn = [r.manifest["environment_digest"] for r in self.records[self.reference]]
         distinct = len(set(drawn))
         if distinct < len(drawn):
             notes.append(
-                f"only {distinct} of the {len(drawn)} {case_noun(self.scenario)}s are distinct (the files contain no "
+                f"only {distinct} of the {len(drawn)} {case}s are distinct (the files contain no "
                 "more): intervals are too narrow"
             )
         if not self.bounded:
@@ -349,11 +355,11 @@ class Comparison:
         cut = sum("cut" in bound for bound in self.bounds)
         if cut:
             notes.append(
-                f"the bound of {cut} of {len(self.bounds)} {case_noun(self.scenario)}s stopped at its time limit "
+                f"the bound of {cut} of {len(self.bounds)} {case}s stopped at its time limit "
                 "(--bound-seconds): it is valid, but a longer search may lower it"
             )
         notes += self.objective.notes(self)
-        return grouped(notes, case_noun(self.scenario))
+        return tuple(dict.fromkeys(notes))
 
     def metrics(self) -> list[Metric]:
         """Returns the comparison's metrics for ``--json``."""

@@ -76,8 +76,9 @@ def ends_table(comparison: Comparison) -> TextTable | None:
         title="How the jobs ended",
         header=("jobs", "jobs per window", "GPU-hours", "share (%)"),
         rows=tuple(rows),
-        caption=f"As the log says, under {comparison.reference}; means of a window. Every policy runs the same jobs "
-        "for as long: what failed is paid for, and is no useful work.",
+        caption=f"As the log says, under {comparison.reference}; means of a window. GPU-hours are those of jobs that "
+        "ended within the run. Every policy runs the same jobs for as long: what failed is paid for, and is no useful "
+        "work.",
     )
 
 

@@ -18,7 +18,7 @@ from noonward.errors import NoonwardError, ScenarioError
 from noonward.evaluate.asked import fitting_policies, windows_given
 from noonward.evaluate.evidence import assumed, made_prices
 from noonward.evaluate.published import with_published
-from noonward.files import SLUG, table_bytes, write_text
+from noonward.files import SLUG, require_folder, table_bytes, write_text
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import JobTable, Scenario, SignalFiles
 from noonward.runtime.by_kind import build_environment
@@ -107,6 +107,7 @@ def init_fleet(
 
     Raises:
         ScenarioError: The parts do not fit, or the file exists.
+        FileError: The file's folder does not exist, or it cannot be written.
         DataError: A file cannot be read.
     """
     path = Path(path)
@@ -141,11 +142,16 @@ def init_fleet(
 
 
 def require_new(path: Path, force: bool) -> None:
-    """Raises ScenarioError if a path is no name of a scenario file, or the file exists and may not be replaced."""
+    """Raises ScenarioError if a path is no name of a scenario file, or the file exists and may not be replaced.
+
+    Raises:
+        FileError: Its folder does not exist, or it cannot be written.
+    """
     if path.suffix not in (".yaml", ".yml") or not SLUG.fullmatch(path.stem):
         raise ScenarioError(f"{path} cannot be the name of a scenario file; name it like mine.yaml")
     if path.exists() and not force:
         raise ScenarioError(f"{path} exists; choose another name, or replace it with --force")
+    require_folder(path, "FILE")
 
 
 def _write(asked: OwnFleet, path: Path, force: bool) -> Made:

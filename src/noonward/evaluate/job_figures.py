@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from noonward.data.jobs.details import FAILED_STATES
 from noonward.ledger.record import Record
 from noonward.units import HOUR_S
 
@@ -16,6 +17,8 @@ COLUMNS = ("arrival_s", "slack_s", "start_s", "gpus", "work", "units_per_s", "st
 """Columns of the table that are read."""
 
 
+LOST = "lost_gpu_hours"
+"""Column of the useful GPU-hours of jobs whose work was lost; a table has it where jobs can fail."""
 GROUPS = ("class", "team", "state")
 """Columns that jobs are grouped by; a table of jobs may lack all but the first."""
 
@@ -31,7 +34,8 @@ class Group:
         longest_h: The longest of these, h; 0 without any.
         late: Late jobs, as in ``JobFigures``.
         not_done: Jobs that did not finish.
-        gpu_hours: GPU-hours that the jobs that finished ran, without the time for which they stood suspended.
+        gpu_hours: GPU-hours that the jobs that finished ran, without the time for which they stood suspended, and the
+            useful ones of jobs that failed as the log says (the ledger's ``failed_gpu_hours``).
     """
 
     jobs: int
@@ -76,7 +80,7 @@ def job_figures(record: Record) -> JobFigures:
 @functools.lru_cache(maxsize=4096)
 def _figures(path: Path, changed_ns: int, ended_s: float) -> JobFigures:
     columns = pl.read_parquet_schema(path)
-    jobs = pl.read_parquet(path, columns=[*COLUMNS, *(name for name in GROUPS if name in columns)])
+    jobs = pl.read_parquet(path, columns=[*COLUMNS, *(name for name in (*GROUPS, LOST) if name in columns)])
     started = jobs["start_s"].is_finite()
     delay_s = jobs["start_s"] - jobs["arrival_s"]
     due_s = jobs["arrival_s"] + jobs["slack_s"]
@@ -95,6 +99,11 @@ def _figures(path: Path, changed_ns: int, ended_s: float) -> JobFigures:
 def _groups(jobs: pl.DataFrame, name: str, late: pl.Series) -> dict[str, Group]:
     """Returns the figures of jobs by the values of a column; jobs without a value stand under a dash."""
     started, done = pl.col("start_s").is_finite(), pl.col("status") == "done"
+    ran_gpu_hours, lost_gpu_hours = pl.col("work") / pl.col("units_per_s") * pl.col("gpus") / HOUR_S, pl.lit(0.0)
+    replayed = pl.lit(value=False)
+    if {"state", LOST} <= set(jobs.columns):
+        replayed = (pl.col("status") == "failed") & pl.col("state").is_in(FAILED_STATES)
+        lost_gpu_hours = pl.col(LOST)
     waited_h = (pl.col("start_s") - pl.col("arrival_s")).filter(started) / HOUR_S
     table = (
         jobs.with_columns(pl.col(name).cast(pl.String).fill_null("–"), late.alias("late"))
@@ -106,7 +115,7 @@ def _groups(jobs: pl.DataFrame, name: str, late: pl.Series) -> dict[str, Group]:
             longest_h=waited_h.max().fill_null(0.0),
             late=pl.col("late").sum(),
             not_done=(~done).sum(),
-            gpu_hours=(pl.col("work") / pl.col("units_per_s") * pl.col("gpus")).filter(done).sum() / HOUR_S,
+            gpu_hours=pl.when(done).then(ran_gpu_hours).when(replayed).then(lost_gpu_hours).sum(),
         )
     )
     return {row.pop(name): Group(**row) for row in table.iter_rows(named=True)}

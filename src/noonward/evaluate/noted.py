@@ -1,39 +1,45 @@
-"""Notes of many environments in few lines: those that differ in their numbers alone become one, with ranges."""
+"""Notes of many environments in few lines, each wording once: numbers that differ become ranges."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 NUMBER: Final = re.compile(r"(\d{4}-\d\d-\d\d(?: \d\d:\d\d)?|\d[\d,]*(?:\.\d+)?)")
 """A day, with or without its time, or a number."""
-MANY: Final = 3
-"""Notes of one wording from which on they become one."""
 
 
-def grouped(notes: Iterable[str], case: str = "environment") -> tuple[str, ...]:
-    """Returns notes, each once; three or more that differ in their numbers alone as one that says the ranges.
+def grouped(notes_E: Sequence[Iterable[str]], case: str = "environment") -> tuple[str, ...]:
+    """Returns the notes of environments, each wording once.
+
+    Notes that differ in their numbers alone become one with their ranges; where an environment has several of a
+    wording, the first of each environment become one, then the second ones. A note that not all environments have says
+    how many do.
 
     Args:
-        notes: Notes.
+        notes_E: Notes of each environment.
         case: What an environment is called.
 
     Example:
-        >>> grouped([f"{n} of 64 GPUs were busy" for n in (3, 14, 9)] + ["a note", "a note"])
-        ('in 3 environments: 3 to 14 of 64 GPUs were busy', 'a note')
+        >>> grouped([["a note", "3 of 64 GPUs were busy"], ["a note", "9 of 64 GPUs were busy"], ["a note", "this"]])
+        ('a note', 'in 2 of 3 environments: 3 to 9 of 64 GPUs were busy', 'in 1 of 3 environments: this')
     """
-    alike: dict[tuple[str, ...], list[list[str]]] = {}
-    for note in dict.fromkeys(notes):
-        parts = NUMBER.split(note)
-        alike.setdefault(tuple(parts[::2]), []).append(parts)
+    alike: dict[tuple[int, tuple[str, ...]], list[list[str]]] = {}
+    for notes in notes_E:
+        seen: Counter[tuple[str, ...]] = Counter()
+        for note in dict.fromkeys(notes):
+            parts = NUMBER.split(note)
+            wording = tuple(parts[::2])
+            alike.setdefault((seen[wording], wording), []).append(parts)
+            seen[wording] += 1
     told: list[str] = []
     for each in alike.values():
-        if len(each) < MANY:
-            told += ["".join(parts) for parts in each]
-            continue
-        columns = zip(*each, strict=True)
-        told.append(f"in {len(each)} {case}s: {''.join(_range(column) for column in columns)}")
+        note = "".join(_range(texts) for texts in zip(*each, strict=True))
+        everywhere = len(each) == len(notes_E)
+        where = f"in {len(each)}{'' if everywhere else f' of {len(notes_E)}'} {case}s: "
+        told.append(note if everywhere and note == "".join(each[0]) else where + note)
     return tuple(told)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from noonward.data.scenarios.load import explained, load_scenario
 from noonward.data.vtn import require_https
+from noonward.data.yaml_text import parse_yaml
 from noonward.errors import ScenarioError, nearest
 from noonward.live.demand.settings import EventSettings, MeterFeed, check_demand
 from noonward.live.executors.identity import PLACE
@@ -341,9 +341,11 @@ def load_config(path: Path) -> tuple[LiveConfig, Scenario]:
     if not path.exists():
         raise ScenarioError(f"configuration {path} does not exist; check the path")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ScenarioError(f"{path} cannot be read as YAML: {error}") from error
+        content = parse_yaml(path.read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise ScenarioError(f"{path} cannot be read ({error.strerror}); check the path and its permissions") from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from error
     if not isinstance(content, dict):
         raise ScenarioError(f"{path} holds no mapping; docs/live.md shows a configuration")
     if "scenario" not in content and "fleet" in content:

@@ -10,7 +10,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from noonward.data.cooling import with_stated_pue
@@ -19,6 +18,7 @@ from noonward.data.gpus_by_time import with_stated_connections, with_stated_gpus
 from noonward.data.jobs.dated import is_dated, may_record_starts
 from noonward.data.system_load import with_stated_meters
 from noonward.data.table_file import column_names
+from noonward.data.yaml_text import parse_yaml, short
 from noonward.errors import ScenarioError, nearest
 from noonward.model.cluster.scenario import Scenario
 from noonward.model.kinds import CLUSTER, find_kind
@@ -54,7 +54,7 @@ def load_scenario(name_or_path: str | Path, settings: Iterable[str] = ()) -> Any
         50.0
     """
     text, source = _read(name_or_path)
-    content = _parsed(text, source)
+    content = parse_yaml(text, source)
     if not isinstance(content, dict):
         raise ScenarioError(f"{source} holds no mapping; start from 'noonward scenario show fine-tuning'")
     content = _extended(_with_present_keys(content, str(source)), str(source))
@@ -92,49 +92,6 @@ def scenario_from(content: Mapping[str, Any], source: str = "scenario", base: Pa
     return with_stated_events(placed if fleet is placed.fleet else placed.model_copy(update={"fleet": fleet}))
 
 
-def _parsed(text: str, source: str | Path) -> Any:
-    """Returns what a YAML text holds.
-
-    Raises:
-        ScenarioError: It is not valid YAML, is nested too deeply, or unfolds to more values than a scenario can have.
-    """
-    try:
-        loader = _UniqueKeys(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            _require_size(node)
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
-    except RecursionError:
-        raise ScenarioError(f"{source} is not valid YAML: it is nested too deeply; use at most 100 levels") from None
-    except (yaml.YAMLError, ValueError) as error:  # a number or a date that Python cannot hold is a ValueError
-        raise ScenarioError(f"{source} is not valid YAML: {_one_line(error)}") from error
-
-
-def _require_size(node: yaml.Node, most: int = 1_000_000) -> None:
-    """Raises YAMLError if a document unfolds to too many values: aliases may stand for one another many times."""
-    size_of: dict[int, int] = {}
-    open_: set[int] = set()
-
-    def size(node: yaml.Node) -> int:
-        if isinstance(node, yaml.ScalarNode):
-            return 1
-        if id(node) in open_:
-            raise yaml.YAMLError(f"the value in line {node.start_mark.line + 1} holds itself; write it out")
-        if id(node) not in size_of:
-            open_.add(id(node))
-            below = [each for pair in node.value for each in (pair if isinstance(pair, tuple) else (pair,))]
-            size_of[id(node)] = 1 + sum(map(size, below))
-            open_.remove(id(node))
-        return size_of[id(node)]
-
-    if size(node) > most:
-        raise yaml.YAMLError(f"its aliases unfold to more than {most:,} values; write fewer")
-
-
 def _extended(content: dict[str, Any], source: str) -> dict[str, Any]:
     """Returns a file's content put over that of the packaged scenario it ``extends``, if it names one."""
     if "extends" not in content:
@@ -143,7 +100,7 @@ def _extended(content: dict[str, Any], source: str) -> dict[str, Any]:
     if base not in known:
         raise ScenarioError(f"{source}: extends the unknown scenario {base!r}; {nearest(str(base), known)}")
     text, name = _read(base)
-    below = _extended(_with_present_keys(_parsed(text, name), str(name)), str(name))
+    below = _extended(_with_present_keys(parse_yaml(text, name), str(name)), str(name))
     return dict(_merged(below, {key: value for key, value in content.items() if key != "extends"}))
 
 
@@ -172,23 +129,6 @@ def _merged(below: Any, above: Any) -> Any:
     return below | {key: value if key in BY_PLACE else _merged(below.get(key), value) for key, value in above.items()}
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Loads YAML and refuses a key that stands twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Returns a mapping whose keys are all different."""
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            line = key_node.start_mark.line + 1
-            if not isinstance(key, str):
-                raise yaml.YAMLError(f"the key {_short(key)} in line {line} is no text; put it in quotes or rename it")
-            if key in seen:
-                raise yaml.YAMLError(f"the key {_short(key)} stands twice, again in line {line}; keep one of them")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
 def _read(name_or_path: str | Path) -> tuple[str, str | Path]:
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml"):
@@ -209,16 +149,6 @@ def _read(name_or_path: str | Path) -> tuple[str, str | Path]:
     )
 
 
-def _one_line(error: Exception) -> str:
-    return _short(" ".join(str(error).split()), 400)
-
-
-def _short(value: Any, most: int = 80) -> str:
-    """Returns a value as messages show it, cut where it is long."""
-    text = value if isinstance(value, str) and most > 80 else repr(value)
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
 def _set(content: dict[str, Any], setting: str) -> None:
     path, separator, value = setting.partition("=")
     if not separator or not path:
@@ -236,7 +166,7 @@ def _set(content: dict[str, Any], setting: str) -> None:
         else:
             raise ScenarioError(f"setting {setting!r}: {where} holds a single value, so it has no key {key!r}")
         if depth == len(keys) - 1:
-            node[index] = _parsed(value, f"setting {_short(setting)}: the value")
+            node[index] = parse_yaml(value, f"setting {short(setting)}: the value")
             return
         if isinstance(node, dict) and key not in node:
             node[key] = {}
@@ -301,7 +231,7 @@ def explained(error: ValidationError, source: str, content: Any, model: type[Bas
         else:
             message = problem["msg"].removeprefix("Value error, ")
             value = problem.get("input")
-            shown = "" if isinstance(value, dict | list | tuple | BaseModel) else f" (value: {_short(value)})"
+            shown = "" if isinstance(value, dict | list | tuple | BaseModel) else f" (value: {short(value)})"
             if not message[:2].isupper():  # an abbreviation, as in "GPU type", stays as it is
                 message = message[:1].lower() + message[1:]
             lines.append(f"{where}: {message}{shown}")

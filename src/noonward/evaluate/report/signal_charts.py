@@ -15,7 +15,7 @@ from noonward.errors import ScenarioError
 from noonward.evaluate.report import page
 from noonward.evaluate.report.charts import STYLE, Line, line_chart, stacked
 from noonward.evaluate.report.figure_style import SITE_COLORS
-from noonward.files import write_text
+from noonward.files import require_folder, write_text
 from noonward.model.signals import Signals
 from noonward.units import DAY_H
 
@@ -25,9 +25,10 @@ ENDINGS: Final = (".html", ".svg")
 
 
 def require_ending(path: Path) -> None:
-    """Raises ScenarioError unless a file can be written by its ending."""
+    """Raises ScenarioError unless a picture's file has a known ending, FileError unless it can be written."""
     if path.suffix.lower() not in ENDINGS:
         raise ScenarioError(f"--out {path}: a picture is written as {' or '.join(ENDINGS)}; give such a name")
+    require_folder(path, "--out")
 
 
 def usual_day(value_H: F8, first_hour: int) -> F8:

@@ -13,7 +13,9 @@ import numpy as np
 from noonward.errors import NoonwardError, ScenarioError
 from noonward.evaluate.answer import can_run
 from noonward.evaluate.asked import comparison_folder, count_of, policies_of, require_fit, with_reference
+from noonward.evaluate.comparison import case_noun
 from noonward.evaluate.given import policies_given, scenario_given
+from noonward.evaluate.noted import grouped
 from noonward.evaluate.published import with_published
 from noonward.evaluate.report.what_if_page import study_html, write_what_if_page
 from noonward.evaluate.what_if.changes import Bending, Change, ChangedRun
@@ -319,7 +321,8 @@ class _Asked:
 
     def study(self, name: Name, base: Case, reference: Case, **more: Any) -> StudyResult:
         """Returns the study."""
-        notes = [*self.notes, *(note for record in base.records for note in record.manifest["notes"])]
+        notes_E = [record.manifest["notes"] for record in base.records]
+        notes = [*self.notes, *grouped(notes_E, case_noun(self.scenario))]
         return StudyResult(
             name=name,
             scenario=self.scenario,

@@ -151,9 +151,13 @@ def _gpus(pods: Sequence[tuple[dict[str, Any], int]]) -> tuple[int, bool]:
     def of(container: dict[str, Any], slices: bool) -> dict[str, int]:
         resources = container.get("resources") or {}
         asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-        return {
+        gpus = {
             name: int(count) for name, count in asked.items() if (name.startswith(_SLICES) if slices else name in _GPUS)
         }
+        for name, count in gpus.items():
+            if count < 0:
+                raise ValueError(f"{name} is {count}, but a number of GPUs is at least 0")
+        return gpus
 
     whole = 0
     slices: Counter[str] = Counter()

@@ -277,8 +277,16 @@ def clean_log(log: pl.DataFrame, options: LogOptions, account: Account) -> pl.Da
         account: Account of the file; what is done is added.
 
     Raises:
-        DataError: No job is left, a job ends before it starts, or a place is unknown.
+        DataError: No job is left, a job has a negative number of GPUs or ends before it starts, or a place is unknown.
     """
+    negative = log.filter(pl.col("gpus") < 0)
+    if negative.height:
+        raise RowError(
+            f"{_place(account, negative)}: the job has a negative number of GPUs ({negative['gpus'][0]}; "
+            f"rows with such a number: {negative.height:,}); correct them or remove them",
+            negative["line"].drop_nulls(),
+            "a negative number of GPUs",
+        )
     for earlier, later in (("submit_time", "start_time"), ("start_time", "end_time")):
         log = _in_order(log, earlier, later, options.clock, account)
     between = (pl.col("end_time") - pl.col("start_time")).dt.total_microseconds() / 1e6
@@ -353,13 +361,14 @@ def _with_states(log: pl.DataFrame, account: Account) -> pl.DataFrame:
         words = ", ".join(sorted(set(other["state"]))[:5])
         account.add("read", other.height, f"jobs end in an unknown state ({words}): left empty", other["line"][0])
     cut = states.filter(states != "done").value_counts().sort("count", "state", descending=[True, False])
-    run_s = (log["end_time"] - log["start_time"]).dt.total_seconds()
-    hours = float((log["gpus"] * run_s).filter(states != "done").sum()) / HOUR_S
+    gpu_hours = log["gpus"] * log["duration_s"] / HOUR_S
+    hours = gpu_hours.filter(states != "done").sum()
     account.add(
         "read",
         int(cut["count"].sum()),
         "jobs that did not finish are kept with the time that they ran, since they took their GPUs: "
-        f"{_counts(dict(zip(*cut.get_columns(), strict=True)))}; {hours:,.0f} GPU-hours, no useful work",
+        f"{_counts(dict(zip(*cut.get_columns(), strict=True)))}; {hours:,.0f} of the log's "
+        f"{gpu_hours.sum():,.0f} GPU-hours, no useful work",
     )
     return log.with_columns(states.alias("state"))
 

@@ -8,6 +8,7 @@ counts count the same GPUs again), for older versions AllocGRES by node.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -31,8 +32,17 @@ from noonward.data.text_table import TextFile, TextTable, plain_name, separator_
 from noonward.errors import DataError
 
 _MISSING: Final = ("", "unknown", "none", "n/a", "invalid")
-_FREE_TEXT: Final = ("jobname", "comment", "admincomment", "workdir", "submitline")
+_FREE_TEXT: Final = (
+    "jobname", "comment", "constraints", "admincomment", "systemcomment", "extra", "workdir", "submitline"
+)  # fmt: skip
 """Columns whose text may hold the separator; sacct quotes nothing."""
+_TIME: Final = r"\d|(?i:unknown|none|n/a|invalid|)$"
+_SHAPES: Final = {
+    "jobid": r"\d", "jobidraw": r"\d", "submit": _TIME, "start": _TIME, "end": _TIME, "eligible": _TIME,
+    "elapsed": r"[\d:.-]*$", "elapsedraw": r"\d*$", "state": r"[A-Z_]+( by \S+)?$", "alloctres": r"$|.*=",
+    "reqtres": r"$|.*=",
+}  # fmt: skip
+"""What values of columns begin with, as regular expressions: by them a row is read that has too many fields."""
 _NAMES: Final = {
     "job_id": ("JobID", "JobIDRaw"),
     "submit_time": ("Submit",),
@@ -111,33 +121,57 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
 
 
 def _table(file: TextFile, account: Account) -> TextTable:
-    """Returns the rows; a separator within a free text is given back to it."""
+    """Returns the rows; a separator within a free text is given back to it where no other reading fits the columns."""
     separator = separator_of(file.head[0])
     names = [name.strip() for name in file.head[0].rstrip(separator).split(separator)]
-    plain = [plain_name(name) for name in names]
-    free = next((plain.index(name) for name in _FREE_TEXT if name in plain), None)
-    rows, lines, bad, mended = [], [], [], 0
+    rows, lines, bad, mended = [], [], [], Counter[str]()
     for number, line in enumerate(file.text.splitlines()[1:], start=2):
         if not line.strip():
             continue
         fields = [field.strip() for field in line.split(separator)]
-        if len(fields) == len(names) + 1 and not fields[-1]:
+        if file.head[0].endswith(separator) and len(fields) > len(names) and not fields[-1]:
             fields.pop()  # --parsable ends every line with the separator
-        more = len(fields) - len(names)
-        if more > 0 and free is not None:
-            fields[free : free + more + 1] = [separator.join(fields[free : free + more + 1])]
-            mended += 1
-        elif more:
-            bad.append((number, len(fields)))
+        count = len(fields)
+        if count > len(names):
+            fields, of = _without_more(fields, names, separator)
+            mended[of] += 1
+        if len(fields) != len(names):
+            bad.append((number, count))
             continue
         rows.append(fields)
         lines.append(number)
-    advice = "export it again with sacct --parsable2, leaving out free texts such as JobName"
+    advice = (
+        f"a value may hold the separator {separator!r}: export it again with sacct --parsable2, leaving out free texts "
+        "such as JobName, or leave such lines out by --skip-bad N"
+    )
     file.refuse_lengths(bad, f"the header names {len(names)}", advice)
     if not rows:
         raise DataError(f"{file.name} holds a header and no job; export it again")
-    account.add("changed", mended, f"a separator within {names[free or 0]} was taken as part of it")
+    for name in filter(None, mended):
+        account.add("changed", mended[name], f"a separator within {name} was taken as part of it")
     return text_table(file, names, rows, lines)
+
+
+def _without_more(fields: list[str], names: Sequence[str], separator: str) -> tuple[list[str], str]:
+    """Returns a row that has more fields than the header, with as many, and the free text that holds a separator.
+
+    Returns:
+        The row as it was if no reading of it fits the columns, or several that differ in more than free texts. The name
+        is empty if only empty fields at the end were left out.
+    """
+    width, more = len(names), len(fields) - len(names)
+    plain = [plain_name(name) for name in names]
+    free = [plain.index(name) for name in _FREE_TEXT if name in plain]
+    ways = [([*fields[:n], separator.join(fields[n : n + more + 1]), *fields[n + more + 1 :]], names[n]) for n in free]
+    if not any(fields[width:]):
+        ways.append((fields[:width], ""))
+    fitting = [
+        way
+        for way in ways
+        if all(re.match(_SHAPES.get(name, ""), each) for name, each in zip(plain, way[0], strict=True))
+    ]
+    read_as = {tuple(each for n, each in enumerate(way) if n not in free) for way, _ in fitting}
+    return fitting[0] if len(read_as) == 1 else (fields, "")
 
 
 def _jobs_alone(table: TextTable, ids: str, account: Account) -> TextTable:
@@ -219,12 +253,12 @@ def _of_tres(text: str) -> _Gpus:
         >>> _of_tres("gres/gpu=3,gres/gpu:a100_3g.20gb=3")
         _Gpus(number=2, kind='a100', sliced=True, mixed=False)
     """
-    typed = {name: int(count) for name, count in re.findall(r"gres/gpu:([^=,]+)=(\d+)", text)}
-    whole = re.search(r"gres/gpu=(\d+)", text)
+    typed = {name: int(count) for name, count in re.findall(r"gres/gpu:([^=,]+)=(-?\d+)", text)}
+    whole = re.search(r"gres/gpu=(-?\d+)", text)
     slices = {name: count for name, count in typed.items() if is_slice(name)}
     kinds = {re.split(r"[_.:-]?\d+g\.", name)[0] for name in typed} - {""}
     count = int(whole[1]) if whole else sum(typed.values())
-    if slices:
+    if slices and count > 0:
         count = max(0, count - sum(slices.values())) + gpus_of_slices(slices)
     return _Gpus(count, next(iter(kinds)) if len(kinds) == 1 else None, bool(slices), len(kinds) > 1)
 
@@ -236,7 +270,7 @@ def _of_gres(text: str, nodes: int) -> str:
         >>> _of_gres("gpu:a100:4", 2), _of_gres("gpu:2(IDX:0-1)", 1)
         ('gres/gpu:a100=8', 'gres/gpu=2')
     """
-    match = re.search(r"gpu(?::([A-Za-z][^:,()]*))?:(\d+)", text)
+    match = re.search(r"gpu(?::([A-Za-z][^:,()]*))?:(-?\d+)", text)
     if match is None:
         return ""
     return f"gres/gpu{':' + match[1] if match[1] else ''}={int(match[2]) * nodes}"

@@ -51,6 +51,8 @@ def _read(file: TextFile, options: LogOptions, account: Account) -> pl.DataFrame
     table = text_table(file, FIELDS, rows, lines)
     account.rows_in = len(rows)
     field = {name: table.numbers(name, "a number, -1 where it is unknown", decimal=".") for name in FIELDS}
+    for name in ("processors", "processors asked"):
+        table.refuse(field[name] < -1, name, "is negative; only -1 may be, for an unknown number")
     frame = pl.DataFrame({"line": table.frame["line"], **field})
     status = frame["status"].cast(pl.Int64)
     parts = status.is_in(list(_PARTS))

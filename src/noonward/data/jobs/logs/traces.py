@@ -107,7 +107,7 @@ def _read_slurm_rows(file: TextFile, options: LogOptions, account: Account) -> p
     table = file.table()
     account.rows_in = table.frame.height
     resources = table.frame[table.column("tres_alloc")].fill_null("")
-    gpus, typed = (resources.str.extract(rf"(?:^|,)\s*{key}=(\d+)").cast(pl.Float64) for key in (1001, 1002))
+    gpus, typed = (resources.str.extract(rf"(?:^|,)\s*{key}=(-?\d+)").cast(pl.Float64) for key in (1001, 1002))
     submitted, began, ended = (_seconds(table, name) for name in ("time_submit", "time_start", "time_end"))
     number = table.numbers(table.column("state"), "the number of a state", decimal=".")
     table.refuse(
@@ -134,7 +134,7 @@ def _read_slurm_rows(file: TextFile, options: LogOptions, account: Account) -> p
 
 def _frame(table: TextTable, account: Account, *, gpus: pl.Series, **columns: pl.Series | None) -> pl.DataFrame:
     """Returns a log's frame, with shares of GPUs rounded up to whole ones."""
-    whole = gpus.ceil()
+    whole = gpus.abs().ceil() * gpus.sign()
     account.add("read", int((whole != gpus).sum()), _SHARES)
     frame = pl.DataFrame({"line": table.frame["line"], "gpus": whole.cast(pl.Int64)})
     for name, kind in LOG_COLUMNS.items():

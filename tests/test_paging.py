@@ -66,19 +66,20 @@ def test_files_have_no_name_and_go_with_their_arrays(small, tmp_path, monkeypatc
     assert len(paging._maps) == kept - 1
 
 
-def test_without_room_for_a_file_the_array_is_in_memory_and_that_is_told(small, monkeypatch):
+def test_without_room_for_a_file_the_array_is_in_memory_and_that_is_told_once(small, monkeypatch, tmp_path):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     notices = []
     with listening(lambda kind, about: notices.append((kind, about))):
-        array = zero_rows(30, "f8")
+        array, _ = zero_rows(30, "f8"), zero_rows(60, "f8")
     assert not lies_in_file(array)
     assert not array.any()
     ((kind, about),) = notices
     assert kind == "memory"
-    assert "No space left on device" in about
+    assert f"no room in {tmp_path} (No space left on device)" in about
 
 
 def test_a_copy_in_a_file_is_the_array(small):

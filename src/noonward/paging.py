@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import mmap
 import os
@@ -45,10 +46,20 @@ def zero_rows(count: int, dtype: DTypeLike, columns: int | None = None) -> NDArr
             os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would end the process when a row is written
             place = mmap.mmap(file.fileno(), size)
     except OSError as error:
-        tell("memory", f"{size / 2**30:.1f} GiB are taken in memory: {tempfile.gettempdir()}: {error.strerror}")
+        _tell_once(tempfile.gettempdir(), error.strerror)
         return np.zeros(shape, kind)
     _maps.add(place)
     return np.frombuffer(place, kind).reshape(shape)
+
+
+@functools.cache
+def _tell_once(folder: str, why: str) -> None:
+    """Tells that there is no room for files; once is enough."""
+    tell(
+        "memory",
+        f"the arrays of very many jobs are taken in memory, since there is no room in {folder} ({why}); set TMPDIR to "
+        "a folder on a disk with room",
+    )
 
 
 def in_file(array: NDArray[Any]) -> NDArray[Any]:

@@ -83,17 +83,6 @@ def test_the_first_search_takes_no_more_jobs_than_memory_allows(medium, monkeypa
     assert counts[1] == pytest.approx(len(medium.jobs) / 20, abs=1)
 
 
-def test_where_the_first_search_took_few_jobs_stretches_are_searched_again_with_more(medium, monkeypatch):
-    least = utility_bound(medium, schedule=False)
-    monkeypatch.setattr(many_jobs, "REFINING", ())
-    few = len(medium.jobs) // 40
-    once = many_jobs_bound(medium, jobs=few, schedule=False)
-    monkeypatch.setattr(many_jobs, "FIRST_STARTS", few * candidate_starts(medium) / len(medium.jobs))
-    again = many_jobs_bound(medium, schedule=False)
-    assert least.upper_usd - least.dual_excess_usd <= again.upper_usd
-    assert again.upper_usd - least.upper_usd < 0.5 * (once.upper_usd - least.upper_usd)
-
-
 def test_prices_found_before_are_kept_where_refining_leads_away(medium, monkeypatch):
     plain = many_jobs_bound(medium, rounds=20, schedule=False)
     monkeypatch.setattr(many_jobs, "REFINING", (*many_jobs.REFINING, 30.0))

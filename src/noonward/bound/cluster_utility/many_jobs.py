@@ -17,20 +17,16 @@ from noonward.bound.cluster_utility.merged_sites import fleet_part, jobs_of_part
 from noonward.bound.cluster_utility.pieces import MapPieces, in_turn
 from noonward.bound.cluster_utility.prices import STEP_USD, descend_with_momentum, never
 from noonward.bound.cluster_utility.standing_for_all import standing_for_all
-from noonward.bound.cluster_utility.stretches import (
-    FIRST_STARTS,
-    PER_SITE_HOUR,
-    Listing,
-    priced,
-    refined,
-    starts_per_job,
-    weighted,
-)
+from noonward.bound.cluster_utility.stretches import Listing, priced, refined, starts_per_job, weighted
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
+PER_SITE_HOUR: Final = 3
+"""Jobs that stand for all in the first search for prices, per site and hour of the window, unless said otherwise."""
+FIRST_STARTS: Final = 20_000_000
+"""Candidate starts of the first search, at most, were its jobs like all: some 120 bytes each."""
 MOST_OVER: Final = 1.25
 """Times so many that its jobs may have, before fewer are drawn."""
 EXACT_SITES: Final = 64
@@ -39,8 +35,6 @@ ROUNDS: Final = 120
 """Steps of a search for prices."""
 STEP_SHARE: Final = 0.14
 """First step of the first search, as a share of the revenue per GPU-hour."""
-AGAIN_SHARE: Final = 1.0
-"""First step of the second search, in which stretches of days are searched with more jobs, as a share of that."""
 REFINING: Final = (0.15, 0.05)
 """First steps of the rounds after it, in which days are searched, as shares of that of the first."""
 
@@ -119,7 +113,7 @@ def many_jobs_bound(
         environment, kind_S = merged_sites(environment)
     every = Listing.of(environment)
     step_usd = STEP_SHARE * every.costs.revenue_usd_per_gpu_hour or STEP_USD
-    price_SH = _first_prices(every, jobs, rounds, step_usd, seed, map_pieces, late)
+    price_SH = _first_prices(every, jobs, rounds, step_usd, seed, late)
     considered = len(environment.jobs)
     known: list[tuple[float, F8]] = []
     for number, share in enumerate(REFINING):
@@ -160,41 +154,28 @@ def many_jobs_bound(
 
 
 def _first_prices(
-    every: Listing,
-    jobs: int | None,
-    rounds: int,
-    step_usd: float,
-    seed: int,
-    map_pieces: MapPieces,
-    late: Callable[[], bool],
+    every: Listing, jobs: int | None, rounds: int, step_usd: float, seed: int, late: Callable[[], bool]
 ) -> F8:
-    """Returns prices found with jobs that stand for all, each with all its starts; arguments as above.
-
-    Where memory allows for fewer than ``PER_SITE_HOUR`` over the whole window, stretches of it are searched again with
-    so many.
-    """
+    """Returns prices found with jobs that stand for all, each with all its starts; arguments as above."""
     environment, generator = every.environment, stream(seed, "policy", "many-jobs-bound")
 
     def drawn(count: int) -> tuple[Listing, F8]:
         taken, weight_J = standing_for_all(environment.jobs, every.tables, count, generator)
         return every.some(taken), weight_J
 
-    usual = PER_SITE_HOUR * len(environment.sites) * math.ceil(environment.window_s / HOUR_S)
-    most = max(1, int(FIRST_STARTS / starts_per_job(environment, every.tables, every.costs)))
-    few, weight_J = drawn(min(usual, most) if jobs is None else jobs)
-    starts = starts_per_job(few.environment, few.tables, few.costs)
-    if jobs is None and len(few.environment.jobs) * starts > MOST_OVER * FIRST_STARTS:
-        few, weight_J = drawn(max(1, int(FIRST_STARTS / starts)))  # large jobs are taken more often, with more starts
+    starts = starts_per_job(environment, every.tables, every.costs)
+    usual = min(
+        PER_SITE_HOUR * len(environment.sites) * math.ceil(environment.window_s / HOUR_S),
+        max(1, int(FIRST_STARTS / starts)),
+    )
+    few, weight_J = drawn(usual if jobs is None else jobs)
+    count = len(few.environment.jobs)
+    listed = count * starts_per_job(few.environment, few.tables, few.costs)
+    if jobs is None and listed > MOST_OVER * FIRST_STARTS:  # large jobs are taken more often, and have more starts
+        few, weight_J = drawn(max(1, int(count * FIRST_STARTS / listed)))
     options = build_options(few.environment, few.tables, few.costs)
     columns = weighted(build_columns(few.environment, options, few.costs), weight_J)
-    price_SH = descend_with_momentum(Dual(columns, few.capacity_SH, few.base_usd), rounds, step_usd, late=late)[1]
-    if jobs is not None or usual <= MOST_OVER * len(few.environment.jobs) or late():
-        return price_SH
-    del few, weight_J, options, columns
-    return refined(
-        every, price_SH, len(REFINING), rounds=rounds, step_usd=AGAIN_SHARE * step_usd, seed=seed,
-        map_pieces=map_pieces, late=late, starts=starts,
-    )[0]  # fmt: skip
+    return descend_with_momentum(Dual(columns, few.capacity_SH, few.base_usd), rounds, step_usd, late=late)[1]
 
 
 @dataclass(frozen=True)

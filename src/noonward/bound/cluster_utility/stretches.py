@@ -45,11 +45,6 @@ LIKELY: Final = 64
 """Starts of a job that a stretch considers: those of most value at the prices found before."""
 STRETCH_STARTS: Final = 16_000_000
 """Likely starts of a stretch, at most, about: 72 bytes each."""
-FIRST_STARTS: Final = 20_000_000
-"""Candidate starts of jobs that stand for all, in a stretch or in the whole window, at most, were these jobs like all:
-some 120 bytes each."""
-PER_SITE_HOUR: Final = 3
-"""Jobs that stand for all with all their starts, per site and hour, unless said otherwise."""
 STARTS_AT_ONCE: Final = 2_000_000
 """Candidate starts that are listed at once; memory grows with it, and the result hardly depends on it."""
 PRICED_TOGETHER: Final = 16
@@ -189,8 +184,6 @@ class Refined:
 class Stretch:
     """A piece of work: the prices of a stretch of hours, those before and after it as they were.
 
-    They are found with as many jobs as memory allows and their likely starts, or with few jobs and all their starts.
-
     Attributes:
         jobs: Jobs; those that cannot run in the stretch or its margins do not matter.
         price_SH: Capacity prices of all hours before the search, USD per GPU-hour.
@@ -199,7 +192,6 @@ class Stretch:
         rounds: Steps of the search.
         step_usd: Its first step, USD.
         key: What the draw of jobs depends on, beside the stretch: seed and number of the round.
-        few: Jobs that stand for all, each with all its starts; None: many with their likely ones.
         late: Whether the search must end.
     """
 
@@ -210,7 +202,6 @@ class Stretch:
     rounds: int
     step_usd: float
     key: tuple[int, int]
-    few: int | None = None
     late: Callable[[], bool] = never
 
     @property
@@ -242,17 +233,16 @@ class Stretch:
         if touching is None:
             return Refined(price_SH=price_SX, before_usd=0.0, jobs=0)
         jobs = touching.environment.jobs
-        most = max(1, STRETCH_STARTS // LIKELY) if self.few is None else self.few
-        few, weight_J = standing_for_all(jobs, touching.tables, most, generator)
+        few, weight_J = standing_for_all(jobs, touching.tables, max(1, STRETCH_STARTS // LIKELY), generator)
         counted = touching.some(few)
         here_J = (counted.hours()[0] >= self.first_h) & (counted.hours()[0] < self.until_h)
         priced_usd_J, (low, high) = np.empty(len(few)), self.searched
-        gathered = Gathered(len(few), 2 * LIKELY * len(few) if self.few is None else FIRST_STARTS)
+        gathered = Gathered(len(few), 2 * LIKELY * len(few))
         for _, columns, part in counted.parts():
             dual = Dual(columns, self.jobs.capacity_SH, 0.0)
             priced_usd_J[part] = dual.priced_usd_J(self.price_SH)
-            taken = likely_columns(dual, LIKELY) if self.few is None else columns
-            within = piece(Dual(weighted(taken, weight_J[part]), self.jobs.capacity_SH, 0.0), self.price_SH, low, high)
+            likely = Dual(weighted(likely_columns(dual, LIKELY), weight_J[part]), self.jobs.capacity_SH, 0.0)
+            within = piece(likely, self.price_SH, low, high)
             if within is not None:
                 gathered.add(within[0].columns)
         before_usd = float((weight_J * priced_usd_J)[here_J].sum())
@@ -267,11 +257,7 @@ class Stretch:
 def days_of_stretch(jobs: Listing) -> int:
     """Returns the days of a stretch: as many as ``STRETCH_STARTS`` allows for, its margins included."""
     hours = max(1.0, jobs.environment.window_s / HOUR_S)
-    return _days(STRETCH_STARTS / (LIKELY * len(jobs.environment.jobs) / hours))
-
-
-def _days(held_h: float) -> int:
-    """Returns the days of a stretch that is to hold so many hours, its margins included."""
+    held_h = STRETCH_STARTS / (LIKELY * len(jobs.environment.jobs) / hours)
     return min(max(1, int((held_h - 2 * MARGIN_H) / DAY_H)), MOST_DAYS)
 
 
@@ -285,7 +271,6 @@ def refined(
     seed: int,
     map_pieces: MapPieces,
     late: Callable[[], bool] = never,
-    starts: float | None = None,
 ) -> tuple[F8, float, int]:
     """Refines prices in all stretches of the window, each beside the prices before of the others.
 
@@ -298,24 +283,16 @@ def refined(
         seed: Seed of the draws.
         map_pieces: Carries out the searches.
         late: Whether they must end.
-        starts: Candidate starts, mean, of a job that stands for others: every stretch is searched with
-            ``PER_SITE_HOUR`` such jobs and all their starts, within ``FIRST_STARTS``; None: with many jobs and their
-            likely starts.
 
     Returns:
         (prices, D in USD at the prices before as the jobs considered say it, their number).
     """
-    days, few = days_of_stretch(jobs), None
-    if starts is not None:
-        few_h = PER_SITE_HOUR * len(price_SH)
-        days = _days(FIRST_STARTS / (few_h * starts))
-        few = max(1, min(few_h * (DAY_H * days + 2 * MARGIN_H), int(FIRST_STARTS / starts)))
     pieces = [
         Stretch(
             jobs=jobs, price_SH=price_SH, first_h=first_h, until_h=until_h, rounds=rounds, step_usd=step_usd,
-            key=(seed, number), few=few, late=late,
+            key=(seed, number), late=late,
         )
-        for first_h, until_h in cut(price_SH.shape[1], DAY_H * days, shifted=bool(number % 2))
+        for first_h, until_h in cut(price_SH.shape[1], DAY_H * days_of_stretch(jobs), shifted=bool(number % 2))
     ]  # fmt: skip
     found: list[Refined] = map_pieces(pieces)
     before_usd = jobs.dual_usd(price_SH, math.fsum(each.before_usd for each in found))

@@ -491,7 +491,7 @@ def late_gpu_hours_of(outcome: Outcome) -> F8:
     jobs = outcome.environment.jobs
 
     def started_late_s(part: slice) -> F8:
-        return np.asarray(outcome.job_J["start_s"][part] - (jobs.arrival_s_J[part] + jobs.slack_s_J[part]))
+        return np.asarray(outcome.job_J["start_s"][part] - jobs.deadline_s(part))
 
     return weighed_lateness(jobs, late_s_of(outcome, column(len(jobs), started_late_s)))
 
@@ -514,12 +514,11 @@ def waiting_h_of(outcome: Outcome) -> F8:
     jobs = outcome.environment.jobs
 
     def waiting_h(part: slice) -> F8:
-        job_P, arrival_s_P = outcome.job_J[part], jobs.arrival_s_J[part]
-        deadline_s_P, start_s_P = arrival_s_P + jobs.slack_s_J[part], job_P["start_s"]
+        job_P = outcome.job_J[part]
         dropped = job_P["status"] == OVERDUE
-        left_s_P = np.where(dropped, np.minimum(deadline_s_P, outcome.ended_s), outcome.ended_s)
-        until_s_P = np.where(np.isnan(start_s_P), left_s_P, start_s_P)
-        return np.asarray(np.maximum(until_s_P - arrival_s_P, 0.0) / HOUR_S)
+        left_s_P = np.where(dropped, np.minimum(jobs.deadline_s(part), outcome.ended_s), outcome.ended_s)
+        until_s_P = np.where(np.isnan(job_P["start_s"]), left_s_P, job_P["start_s"])
+        return np.asarray(np.maximum(until_s_P - jobs.arrival_s_J[part], 0.0) / HOUR_S)
 
     return column(len(jobs), waiting_h)
 

@@ -321,7 +321,7 @@ def latest_end_s(
     load_s = max((one.checkpoint.load_s for one in fleet.freedoms.values() if fails or one.stoppable), default=0.0)
 
     def latest(part: slice) -> float:
-        latest_J = jobs.arrival_s_J[part] + jobs.slack_s_J[part]
+        latest_J = jobs.deadline_s(part)
         if late_until_s > -np.inf:
             latest_J = load_s + np.where(np.isinf(latest_J), late_until_s, np.maximum(latest_J, late_until_s))
         return float((latest_J + jobs.work_J[part] * slowest_C[jobs.class_J[part]]).max())

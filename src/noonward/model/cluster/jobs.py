@@ -146,7 +146,11 @@ class Jobs:
     @property
     def deadline_s_J(self) -> F8:
         """Latest start of every job, the return of its result not yet counted: arrival + slack, s; a new array."""
-        return self.arrival_s_J + self.slack_s_J
+        return self.deadline_s(slice(None))
+
+    def deadline_s(self, rows: slice) -> F8:
+        """Returns the same of some jobs."""
+        return np.asarray(self.arrival_s_J[rows] + self.slack_s_J[rows])
 
     @property
     def has_record(self) -> bool:
@@ -165,7 +169,7 @@ class Jobs:
             out_R = out[part]
             for name in ("arrival_s", "work", "result_gb", "origin", "class_", "gpus_min", "gpus_max", "preset_site"):
                 out_R[name] = getattr(self, f"{name.rstrip('_')}_J")[part]
-            out_R["deadline_s"] = self.arrival_s_J[part] + self.slack_s_J[part]
+            out_R["deadline_s"] = self.deadline_s(part)
             out_R["move_gb"] = self.data_gb_J[part] + self.model_gb_J[part]
             out_R["expected"], out_R["serial"] = self.work_J[part], np.arange(part.start, part.stop)
             if dtype == SUBMITTED:

@@ -1,5 +1,6 @@
 """The bound of very many jobs: a bound in every world, exact where every job stands for itself."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -13,10 +14,12 @@ from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.likely_starts import Gathered, likely_columns
 from noonward.bound.cluster_utility.many_jobs import candidate_starts, many_jobs_bound
 from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule
-from noonward.bound.cluster_utility.prices import descend, descend_with_momentum
+from noonward.bound.cluster_utility.pieces import in_turn
+from noonward.bound.cluster_utility.prices import descend, descend_by_draws, descend_with_momentum
 from noonward.bound.cluster_utility.primal import free_gpus, least_gpu_hours, slot_options
-from noonward.bound.cluster_utility.standing_for_all import standing_for_all
+from noonward.bound.cluster_utility.standing_for_all import Draws
 from noonward.bound.cluster_utility.starts import value_and_rent
+from noonward.bound.cluster_utility.stretches import Listing, priced
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
 from noonward.evaluate import cluster_objective
@@ -73,21 +76,48 @@ def test_where_memory_is_short_prices_are_refined_with_a_sample_too(medium, monk
     assert some.upper_usd == pytest.approx(many_jobs_bound(medium, schedule=False).upper_usd, rel=0.01)
 
 
-def test_the_first_search_takes_no_more_jobs_than_memory_allows(medium, monkeypatch):
-    counts, drawn = [], standing_for_all
-    monkeypatch.setattr(many_jobs, "standing_for_all", lambda *args: counts.append(args[2]) or drawn(*args))
+@pytest.mark.parametrize("limit", ["FIRST_STARTS", "TIMES_DRAWN"])
+def test_the_first_search_takes_no_more_jobs_than_memory_and_time_allow(medium, monkeypatch, limit):
+    counts = []
+
+    class Counted(Draws):
+        def next(self):
+            rows, weight_J = super().next()
+            counts.append(len(rows))
+            return rows, weight_J
+
+    monkeypatch.setattr(many_jobs, "Draws", Counted)
     many_jobs_bound(medium, rounds=2, schedule=False)
-    monkeypatch.setattr(many_jobs, "FIRST_STARTS", candidate_starts(medium) / 20)
+    monkeypatch.setattr(many_jobs, limit, 0.01 if limit == "TIMES_DRAWN" else candidate_starts(medium) / 200)
     many_jobs_bound(medium, rounds=2, schedule=False)
-    assert counts[0] == many_jobs.PER_SITE_HOUR * 4 * 24
-    assert counts[1] == pytest.approx(len(medium.jobs) / 20, abs=1)
+    usual = math.ceil(many_jobs.PER_SITE_HOUR * 4 * 24)
+    assert counts[:4] == pytest.approx([usual] * 4, abs=1)  # one to count starts, then one a step
+    assert all(1 <= count < usual / 2 for count in counts[4:])
 
 
 def test_prices_found_before_are_kept_where_refining_leads_away(medium, monkeypatch):
     plain = many_jobs_bound(medium, rounds=20, schedule=False)
-    monkeypatch.setattr(many_jobs, "REFINING", (*many_jobs.REFINING, 30.0))
+    monkeypatch.setattr(many_jobs, "REFINING", 30.0)
     monkeypatch.setattr(stretches, "LIKELY", 1)
-    assert many_jobs_bound(medium, rounds=20, schedule=False).upper_usd <= 1.01 * plain.upper_usd
+    assert many_jobs_bound(medium, rounds=20, schedule=False).upper_usd <= 1.02 * plain.upper_usd
+
+
+def test_draws_at_every_step_lead_nearer_to_the_least_value_than_one_draw(medium):
+    every, least = Listing.of(medium), descend_with_momentum(Relaxation(medium), 120, 0.007)[0]
+
+    def excess(draws_made):
+        draws = Draws(medium.jobs, every.tables, 60, draws_made, np.random.default_rng(0))
+        drawn = [every.dual(*draws.next()) for _ in range(draws_made)]
+        begin_SH = np.zeros(every.capacity_SH.shape)
+        price_SH = descend_by_draws(lambda step: drawn[step % draws_made], 120, 0.007, begin_SH)
+        return priced(every, price_SH, in_turn)[0] - least
+
+    assert 0 < 3 * excess(120) < excess(1)
+
+
+def test_a_search_by_draws_that_is_late_keeps_its_prices():
+    price_SH = np.ones((2, 3))
+    assert np.array_equal(descend_by_draws(lambda _: None, 5, 1.0, price_SH, lambda: True), price_SH)
 
 
 def test_the_likely_starts_of_a_job_are_those_of_most_value_after_prices():
@@ -161,13 +191,28 @@ def test_candidate_starts_are_counted_and_grow_with_slack(medium):
 
 @pytest.mark.parametrize("count", [1, 40, 500, 10_000])
 def test_jobs_stand_for_the_gpu_hours_of_all(medium, count):
-    jobs, tables = medium.jobs, medium.fleet.tables(16)
-    taken, weight_J = standing_for_all(jobs, tables, count, np.random.default_rng(0))
+    jobs, draws = medium.jobs, Draws(medium.jobs, medium.fleet.tables(16), count, 1, np.random.default_rng(0))
+    taken, weight_J = draws.next()
     size_J = jobs.gpus_max_J * jobs.work_J
     assert len(taken) == min(count, len(jobs))
     assert (np.diff(taken) > 0).all()
     assert (weight_J >= 1).all()
     assert weight_J @ size_J[taken] == pytest.approx(size_J.sum(), rel=1e-6 if count == 1 else 0.001)
+
+
+def test_draws_together_are_at_even_distances(medium):
+    """Ten draws of 40 jobs take what one draw of 400 would: no job twice, the large ones apart."""
+    jobs, count = medium.jobs, 10
+    draws = Draws(jobs, medium.fleet.tables(16), 40, count, np.random.default_rng(0))
+    made = [draws.next() for _ in range(count)]
+    times_J = np.bincount(np.concatenate([taken for taken, _ in made]), minlength=len(jobs))
+    chance_J = np.zeros(len(jobs))
+    for taken, weight_J in made:
+        chance_J[taken] = 1.0 / weight_J
+    drawn_J = times_J > 0
+    assert (np.abs(times_J - count * chance_J)[drawn_J] < 1.0 + 1e-9).all()
+    again = [draws.next()[0] for _ in range(count)]
+    assert all(np.array_equal(taken, other) for (taken, _), other in zip(made, again, strict=True))
 
 
 def test_a_comparison_takes_it_beyond_a_size_and_says_so(medium, monkeypatch):

@@ -70,23 +70,9 @@ def test_a_piece_takes_along_its_own_jobs_alone(medium, first, monkeypatch):
     assert sum(count for _, count in counts) == len(medium.jobs)
     assert max(count for _, count in counts) == 2 * every.at_once < len(medium.jobs)
     counts.clear()
-    refined(every, first[0], 0, rounds=2, step_usd=1e-3, seed=0, map_pieces=counted)
+    refined(every, first[0], rounds=2, step_usd=1e-3, seed=0, map_pieces=counted)
     last = counts[-1][1]
     assert 0 < last < 0.2 * len(medium.jobs)  # when hardly any job runs any more
-
-
-def test_the_stretches_of_a_second_round_lie_across_the_edges_of_the_first(medium, first, monkeypatch):
-    short(monkeypatch)
-    firsts = []
-
-    def seen(pieces):
-        firsts.append([piece.first_h for piece in pieces])
-        return in_turn(pieces)
-
-    for number in range(2):
-        refined(Listing.of(medium), first[0], number, rounds=2, step_usd=1e-3, seed=0, map_pieces=seen)
-    assert firsts[0][:3] == [0, 24, 48]
-    assert firsts[1][:3] == [0, 12, 36]
 
 
 def test_d_is_that_of_all_jobs_whatever_the_parts_in_which_they_are_priced(medium, first, monkeypatch):
@@ -103,7 +89,7 @@ def test_a_stretch_searches_its_own_prices_beside_the_others_as_they_are(medium,
     monkeypatch.setattr(stretches, "LIKELY", 1000)
     every, relaxation, price_SH = Listing.of(medium), Relaxation(medium), 1.3 * first[0]
     before_usd = relaxation.value(price_SH)[0]
-    stretch = Stretch(jobs=every, price_SH=price_SH, first_h=6, until_h=18, rounds=60, step_usd=1e-3, key=(0, 0))
+    stretch = Stretch(jobs=every, price_SH=price_SH, first_h=6, until_h=18, rounds=60, step_usd=1e-3, seed=0)
     found = stretch.found()
     mixed_SH = price_SH.copy()
     mixed_SH[:, 6:18] = found.price_SH
@@ -120,7 +106,7 @@ def test_a_stretch_searches_its_own_prices_beside_the_others_as_they_are(medium,
 
 def test_what_jobs_say_before_a_search_adds_up_to_d(medium, first, monkeypatch):
     short(monkeypatch)
-    _, said_usd, jobs = refined(Listing.of(medium), first[0], 1, rounds=2, step_usd=1e-3, seed=0, map_pieces=in_turn)
+    _, said_usd, jobs = refined(Listing.of(medium), first[0], rounds=2, step_usd=1e-3, seed=0, map_pieces=in_turn)
     assert said_usd == pytest.approx(first[1], rel=1e-9)
     assert jobs == len(medium.jobs)
 
@@ -129,17 +115,13 @@ def test_stretches_of_a_day_come_near_one_that_holds_the_window(monkeypatch):
     environment = build_environment(many_sites(6000, 2))
     few = {"jobs": 300, "schedule": False}
     whole = many_jobs_bound(environment, **few)
-    assert whole.upper_usd < many_jobs_bound_without_refining(environment, monkeypatch, few)
+    with monkeypatch.context() as patched:
+        patched.setattr(many_jobs, "refined", lambda every, price_SH, **_: (price_SH, math.inf, 0))
+        assert whole.upper_usd < many_jobs_bound(environment, **few).upper_usd
     monkeypatch.setattr(stretches, "MOST_DAYS", 1)
     days = many_jobs_bound(environment, **few)
     assert days.upper_usd != whole.upper_usd
     assert days.upper_usd == pytest.approx(whole.upper_usd, rel=0.001)
-
-
-def many_jobs_bound_without_refining(environment, monkeypatch, options):
-    with monkeypatch.context() as patched:
-        patched.setattr(many_jobs, "REFINING", ())
-        return many_jobs_bound(environment, **options).upper_usd
 
 
 def test_a_stretch_has_as_many_days_as_memory_allows_for(medium, monkeypatch):
@@ -164,7 +146,7 @@ def test_prices_of_stretches_of_few_jobs_give_a_bound_too(seed, monkeypatch):
 def test_a_search_that_is_late_keeps_the_prices_that_it_has(medium, first):
     every = Listing.of(medium)
     late = Deadline(0.0)
-    price_SH, _, _ = refined(every, first[0], 0, rounds=9, step_usd=1.0, seed=0, map_pieces=sent, late=late)
+    price_SH, _, _ = refined(every, first[0], rounds=9, step_usd=1.0, seed=0, map_pieces=sent, late=late)
     assert np.array_equal(price_SH, first[0])
     cut = many_jobs_bound(medium, late=late, map_pieces=sent)
     assert cut.cut

@@ -10,33 +10,35 @@ from typing import Any, Final
 import numpy as np
 
 from noonward.arrays import F8, I8
-from noonward.bound.cluster_utility.columns import build_columns, build_options, market, require_bounded
+from noonward.bound.cluster_utility.columns import market, require_bounded
 from noonward.bound.cluster_utility.dual import Dual
 from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule
 from noonward.bound.cluster_utility.merged_sites import fleet_part, jobs_of_part, merged_sites, parts_of_fleet
 from noonward.bound.cluster_utility.pieces import MapPieces, in_turn
-from noonward.bound.cluster_utility.prices import STEP_USD, descend_with_momentum, never
-from noonward.bound.cluster_utility.standing_for_all import standing_for_all
-from noonward.bound.cluster_utility.stretches import Listing, priced, refined, starts_per_job, weighted
+from noonward.bound.cluster_utility.prices import STEP_USD, descend_by_draws, never
+from noonward.bound.cluster_utility.standing_for_all import Draws
+from noonward.bound.cluster_utility.stretches import Listing, priced, refined, starts_per_job
 from noonward.errors import ScenarioError
 from noonward.model.cluster.environment import Environment
+from noonward.notices import tell
 from noonward.seeding import stream
 from noonward.units import HOUR_S
 
-PER_SITE_HOUR: Final = 3
-"""Jobs that stand for all in the first search for prices, per site and hour of the window, unless said otherwise."""
+PER_SITE_HOUR: Final = 0.4
+"""Jobs that stand for all at a step of the first search for prices, per site and hour of the window, unless said
+otherwise; others at every step."""
 FIRST_STARTS: Final = 20_000_000
-"""Candidate starts of the first search, at most, were its jobs like all: some 120 bytes each."""
-MOST_OVER: Final = 1.25
-"""Times so many that its jobs may have, before fewer are drawn."""
+"""Their candidate starts, at most: some 120 bytes each."""
+TIMES_DRAWN: Final = 4.0
+"""How often a job is drawn at most, on average over candidate starts: listing them takes most of the time."""
 EXACT_SITES: Final = 64
 """Sites up to which each has prices of its own, unless said otherwise; beyond, those of one kind are merged."""
 ROUNDS: Final = 120
 """Steps of a search for prices."""
 STEP_SHARE: Final = 0.14
 """First step of the first search, as a share of the revenue per GPU-hour."""
-REFINING: Final = (0.15, 0.05)
-"""First steps of the rounds after it, in which days are searched, as shares of that of the first."""
+REFINING: Final = 0.05
+"""First step of the second search, by stretches, as a share of that of the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +77,12 @@ def many_jobs_bound(
 
     Every price of capacity gives a bound (``Relaxation``). So the prices may be found with few jobs, each of which
     counts as often as the jobs that it stands for: they are drawn with chances in proportion to their GPU-hours, evenly
-    over ingress points and time. Then they are refined, twice, a day at a time (``stretches``): with all jobs that may
-    run near the day, or with as many of them as memory allows, and with those starts of each that are likely at the
-    prices found before, while the prices of all other days stay. At the prices found last every job of the environment
-    takes the best of all its starts, some jobs at a time. The result is a bound without any error of sampling, and is
-    looser than ``utility_bound`` by what the prices lack.
+    over ingress points and time, and anew at every step (``descend_by_draws``). Then they are refined by stretches of
+    one to four days (``stretches``): with all jobs that may run near the stretch, or with as many of them as memory
+    allows, and with those starts of each that are likely at the prices found before, while the prices of all other
+    hours stay. At the prices found last every job of the environment takes the best of all its starts, some jobs at a
+    time. The result is a bound without any error of sampling, and is looser than ``utility_bound`` by what the prices
+    lack.
 
     Days, jobs that are priced together and stretches of the schedule are pieces of work that other processes can carry
     out, each with its own jobs alone. The result is the same, byte for byte, wherever they are carried out.
@@ -89,13 +92,13 @@ def many_jobs_bound(
 
     Args:
         environment: As ``Relaxation`` takes it.
-        jobs: Jobs that stand for all in the first search, at least 1; None: ``PER_SITE_HOUR``, within
-            ``FIRST_STARTS``.
+        jobs: Jobs that stand for all at a step of the first search, at least 1; None: ``PER_SITE_HOUR``, within
+            ``FIRST_STARTS`` and ``TIMES_DRAWN``.
         rounds: Steps of each of the searches for prices, at least 2.
         schedule: Whether to look for a schedule (``many_jobs_schedule``), for ``each-slot`` without hard capacity
             curves.
         exact_sites: Sites up to which each has prices of its own, at least 1.
-        seed: Seed of the draw.
+        seed: Seed of the draws.
         late: Whether the searches for prices and for a schedule must end; asked after every step. Other processes
             need one that can be pickled (``pieces.Deadline``).
         map_pieces: Carries out pieces of work; by default in this process, one after the other.
@@ -113,24 +116,18 @@ def many_jobs_bound(
         environment, kind_S = merged_sites(environment)
     every = Listing.of(environment)
     step_usd = STEP_SHARE * every.costs.revenue_usd_per_gpu_hour or STEP_USD
-    price_SH = _first_prices(every, jobs, rounds, step_usd, seed, late)
-    considered = len(environment.jobs)
-    known: list[tuple[float, F8]] = []
-    for number, share in enumerate(REFINING):
-        if late():
-            break
-        before_SH = price_SH
-        price_SH, before_usd, considered = refined(
-            every, before_SH, number, rounds=rounds, step_usd=share * step_usd, seed=seed,
-            map_pieces=map_pieces, late=late,
-        )  # fmt: skip
-        known.append((before_usd, before_SH))
-    upper_usd, priced_usd_J, gpu_hours_J = priced(every, price_SH, map_pieces)
-    for value_usd, other_SH in known:
-        if value_usd < upper_usd:  # what was likely did not do
-            again = priced(every, other_SH, map_pieces)
-            if again[0] < upper_usd:
-                (upper_usd, priced_usd_J, gpu_hours_J), price_SH = again, other_SH
+    first_SH = price_SH = _first_prices(every, jobs, rounds, step_usd, seed, late)
+    first_usd, considered = math.inf, len(environment.jobs)
+    if not late():
+        price_SH, first_usd, considered = refined(
+            every, first_SH, rounds=rounds, step_usd=REFINING * step_usd, seed=seed, map_pieces=map_pieces, late=late
+        )
+    found = priced(every, price_SH, map_pieces)
+    if first_usd < found[0]:  # as far as the jobs considered tell: what was likely did not do
+        again = priced(every, first_SH, map_pieces)
+        if again[0] < found[0]:
+            found, price_SH = again, first_SH
+    upper_usd, priced_usd_J, gpu_hours_J = found
     idle_usd = every.costs.idle_usd
     del every
     lower_usd = math.nan
@@ -159,23 +156,22 @@ def _first_prices(
     """Returns prices found with jobs that stand for all, each with all its starts; arguments as above."""
     environment, generator = every.environment, stream(seed, "policy", "many-jobs-bound")
 
-    def drawn(count: int) -> tuple[Listing, F8]:
-        taken, weight_J = standing_for_all(environment.jobs, every.tables, count, generator)
-        return every.some(taken), weight_J
+    def drawn(count: int) -> Draws:
+        return Draws(environment.jobs, every.tables, count, rounds, generator)
 
-    starts = starts_per_job(environment, every.tables, every.costs)
-    usual = min(
-        PER_SITE_HOUR * len(environment.sites) * math.ceil(environment.window_s / HOUR_S),
-        max(1, int(FIRST_STARTS / starts)),
-    )
-    few, weight_J = drawn(usual if jobs is None else jobs)
-    count = len(few.environment.jobs)
-    listed = count * starts_per_job(few.environment, few.tables, few.costs)
-    if jobs is None and listed > MOST_OVER * FIRST_STARTS:  # large jobs are taken more often, and have more starts
-        few, weight_J = drawn(max(1, int(count * FIRST_STARTS / listed)))
-    options = build_options(few.environment, few.tables, few.costs)
-    columns = weighted(build_columns(few.environment, options, few.costs), weight_J)
-    return descend_with_momentum(Dual(columns, few.capacity_SH, few.base_usd), rounds, step_usd, late=late)[1]
+    usual = math.ceil(PER_SITE_HOUR * len(environment.sites) * environment.window_s / HOUR_S)
+    count = usual if jobs is None else jobs
+    draws = drawn(count)
+    if jobs is None:
+        few = every.some(draws.next()[0])
+        most = min(FIRST_STARTS, TIMES_DRAWN / rounds * every.starts)
+        draws = drawn(max(1, int(count * min(1.0, most / few.starts))))
+
+    def step(k: int) -> Dual:
+        tell("within", f"first prices, step {k + 1} of {rounds}")
+        return every.dual(*draws.next())
+
+    return descend_by_draws(step, rounds, step_usd, np.zeros(every.capacity_SH.shape), late)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ LARGE_SHARE: Final = 0.5
 """The largest jobs, which are searched beside each other first, together ask for this share of all GPU-hours."""
 LARGE_TRIES: Final = 1.0
 """Tries of that search, a job."""
-TRIES: Final = (0.35, 0.35)
+TRIES: Final = (0.35, 0.35, 0.35)
 """Tries, a job, of the searches that follow: all stretches of the window, beside each other."""
 STRETCH_H: Final = 96
 """Hours of a stretch; in every second search they begin half of it earlier."""

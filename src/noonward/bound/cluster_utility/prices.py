@@ -22,9 +22,11 @@ STEP_USD: Final = 0.03
 SEEN: Final = 4
 """Last evaluations whose choices it hands on."""
 MEMORY: Final = 0.9
-"""Share of the mean slope, and of the mean of its square, that ``descend_with_momentum`` keeps from step to step."""
+"""Share of the mean slope, and of the mean of its square, that steps with momentum keep from one to the next."""
 LEAST_SLOPE: Final = 1e-3
 """Added to the root of the mean square, so that prices of hours that are full do not move with every small change."""
+MEAN_OF_DRAWS: Final = 3.0
+"""How much more the last prices weigh in the mean of ``descend_by_draws``; at 0, all weigh the same."""
 AVERAGED: Final = 0.25
 """Share of the steps, the last of them, whose mean prices it tries too."""
 
@@ -131,13 +133,34 @@ def descend_evenly(
     return best_usd, best_SH, columns[columns >= 0]
 
 
+class _Momentum:
+    """Steps of Adam's kind (Kingma and Ba 2015), one for each price, that shrink with the root of their number.
+
+    As those of ``descend_evenly``, with means of slopes and of their squares that forget, so that prices which swing
+    are damped and prices which lag are not.
+
+    Args:
+        shape: Sites and periods.
+        step_usd: First step, USD per GPU-hour.
+    """
+
+    def __init__(self, shape: tuple[int, int], step_usd: float) -> None:
+        self._step_usd = step_usd
+        self._mean_SH, self._square_SH = np.zeros(shape), np.zeros(shape)
+
+    def moved_SH(self, k: int, slope_SH: F8) -> F8:
+        """Returns what prices fall by at a step, given its number and the slopes."""
+        self._mean_SH = MEMORY * self._mean_SH + (1.0 - MEMORY) * slope_SH
+        self._square_SH = MEMORY * self._square_SH + (1.0 - MEMORY) * slope_SH**2
+        counted = 1.0 - MEMORY ** (k + 1)
+        move_SH = self._mean_SH / counted / (np.sqrt(self._square_SH / counted) + LEAST_SLOPE)
+        return np.asarray(self._step_usd / math.sqrt(k + 1) * move_SH)
+
+
 def descend_with_momentum(
     dual: Dual, rounds: int, step_usd: float, price_SH: F8 | None = None, late: Callable[[], bool] = never
 ) -> tuple[float, F8]:
-    """Lowers the dual function by steps of Adam's kind (Kingma and Ba 2015), for very many jobs.
-
-    As ``descend_evenly``, with means of slopes and of their squares that forget, so that prices which swing are damped
-    and prices which lag are not. Steps shrink with the root of their number.
+    """Lowers the dual function by steps of Adam's kind (Kingma and Ba 2015), for many jobs.
 
     Args:
         dual: The dual function.
@@ -149,17 +172,44 @@ def descend_with_momentum(
     Returns:
         (least D in USD, its prices).
     """
-    mean_SH, square_SH = np.zeros(dual.shape), np.zeros(dual.shape)
-
-    def moved_SH(k: int, slope_SH: F8) -> F8:
-        mean_SH[:] = MEMORY * mean_SH + (1.0 - MEMORY) * slope_SH
-        square_SH[:] = MEMORY * square_SH + (1.0 - MEMORY) * slope_SH**2
-        counted = 1.0 - MEMORY ** (k + 1)
-        move_SH = mean_SH / counted / (np.sqrt(square_SH / counted) + LEAST_SLOPE)
-        return np.asarray(step_usd / math.sqrt(k + 1) * move_SH)
-
     begin_SH = np.zeros(dual.shape) if price_SH is None else price_SH
+    moved_SH = _Momentum(dual.shape, step_usd).moved_SH
     return _stepped(dual, begin_SH, rounds, int((1.0 - AVERAGED) * rounds), moved_SH, late)[:2]
+
+
+def descend_by_draws(
+    drawn: Callable[[int], Dual], rounds: int, step_usd: float, price_SH: F8, late: Callable[[], bool] = never
+) -> F8:
+    """Lowers the mean of dual functions that are drawn, another one at every step; for more jobs than memory holds.
+
+    Prices that are best for a few jobs are not the best for all: one draw alone would be fitted. Steps are those of
+    ``descend_with_momentum``. The last prices still follow the last draws, so a mean of the prices of all steps is
+    returned in which later ones weigh more (Shamir and Zhang 2013, with eta = 3).
+
+    Args:
+        drawn: Draws a dual function, given the number of the step from 0; all have the same shape.
+        rounds: Draws.
+        step_usd: First step, USD per GPU-hour.
+        price_SH: Prices to begin at, USD per GPU-hour.
+        late: Whether no further draw may be made; asked before each.
+
+    Returns:
+        The prices.
+    """
+    mean_SH, moved_SH = price_SH.copy(), _Momentum((len(price_SH), price_SH.shape[1]), step_usd).moved_SH
+    for k in range(rounds):
+        if late():
+            break
+        dual = drawn(k)
+        price_SH = _stepped_SH(dual, price_SH, dual.value(price_SH)[1], k, moved_SH)
+        mean_SH += (MEAN_OF_DRAWS + 1.0) / (k + 1.0 + MEAN_OF_DRAWS) * (price_SH - mean_SH)
+    return mean_SH
+
+
+def _stepped_SH(dual: Dual, price_SH: F8, free_SH: F8, k: int, moved_SH: Callable[[int, F8], F8]) -> F8:
+    """Returns prices after a step, given what they leave free; the other arguments are those of ``_stepped``."""
+    slope_SH = np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH / dual.gpus_S[:, None])
+    return np.maximum(0.0, price_SH - moved_SH(k, slope_SH))
 
 
 def _stepped(
@@ -197,8 +247,7 @@ def _stepped(
             summed += 1
         if late():
             break
-        slope_SH = np.where((price_SH <= 0) & (free_SH > 0), 0.0, free_SH / dual.gpus_S[:, None])
-        price_SH = np.maximum(0.0, price_SH - moved_SH(k, slope_SH))
+        price_SH = _stepped_SH(dual, price_SH, free_SH, k, moved_SH)
     if summed:
         value_usd, _ = dual.value(sum_SH / summed)
         seen.append(dual.best_J.copy())

@@ -29,7 +29,7 @@ from noonward.bound.cluster_utility.many_jobs_schedule import with_jobs
 from noonward.bound.cluster_utility.pieces import MapPieces, cut
 from noonward.bound.cluster_utility.prices import descend_with_momentum, never, piece
 from noonward.bound.cluster_utility.primal import least_gpu_hours
-from noonward.bound.cluster_utility.standing_for_all import standing_for_all
+from noonward.bound.cluster_utility.standing_for_all import Draws
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.fleet import FleetTables
 from noonward.seeding import stream
@@ -92,6 +92,11 @@ class Listing:
         return cls(environment, tables, costs, capacity_SH, at_once)
 
     @property
+    def starts(self) -> float:
+        """About how many candidate starts the jobs have."""
+        return len(self.environment.jobs) * starts_per_job(self.environment, self.tables, self.costs)
+
+    @property
     def base_usd(self) -> float:
         """What the dual function adds to jobs and capacity, USD."""
         return self.costs.idle_usd + self.costs.run_on_usd
@@ -107,6 +112,13 @@ class Listing:
         last_s_J = np.maximum(self.environment.deadline_s_J, self.environment.late_until_s)
         end_h_J = (last_s_J + jobs.work_J * self.tables.slowest_s_C[jobs.class_J]) / HOUR_S
         return (jobs.arrival_s_J / HOUR_S).astype(np.int32), np.minimum(end_h_J + 1.0, hours).astype(np.int32)
+
+    def dual(self, rows: I8, weight_J: F8) -> Dual:
+        """Returns the dual function of some of the jobs, with all their starts, each of which stands for so many."""
+        few = self.some(rows)
+        options = build_options(few.environment, few.tables, few.costs)
+        columns = weighted(build_columns(few.environment, options, few.costs), weight_J)
+        return Dual(columns, self.capacity_SH, self.base_usd)
 
     def parts(self) -> Iterator[tuple[Options, Columns, slice]]:
         """Yields options and candidate starts of some jobs after others, and which jobs these are."""
@@ -191,7 +203,7 @@ class Stretch:
         until_h: Hour after its last.
         rounds: Steps of the search.
         step_usd: Its first step, USD.
-        key: What the draw of jobs depends on, beside the stretch: seed and number of the round.
+        seed: Seed of the draw of jobs.
         late: Whether the search must end.
     """
 
@@ -201,7 +213,7 @@ class Stretch:
     until_h: int
     rounds: int
     step_usd: float
-    key: tuple[int, int]
+    seed: int
     late: Callable[[], bool] = never
 
     @property
@@ -229,11 +241,11 @@ class Stretch:
     def found(self) -> Refined:
         """Searches for prices of the stretch with the likely starts of its jobs, or of some that stand for all."""
         price_SX = self.price_SH[:, self.first_h : self.until_h]
-        touching, generator = self.touching(), stream(self.key[0], "policy", "stretch", self.key[1], self.first_h)
+        touching, generator = self.touching(), stream(self.seed, "policy", "stretch", self.first_h)
         if touching is None:
             return Refined(price_SH=price_SX, before_usd=0.0, jobs=0)
         jobs = touching.environment.jobs
-        few, weight_J = standing_for_all(jobs, touching.tables, max(1, STRETCH_STARTS // LIKELY), generator)
+        few, weight_J = Draws(jobs, touching.tables, max(1, STRETCH_STARTS // LIKELY), 1, generator).next()
         counted = touching.some(few)
         here_J = (counted.hours()[0] >= self.first_h) & (counted.hours()[0] < self.until_h)
         priced_usd_J, (low, high) = np.empty(len(few)), self.searched
@@ -264,7 +276,6 @@ def days_of_stretch(jobs: Listing) -> int:
 def refined(
     jobs: Listing,
     price_SH: F8,
-    number: int,
     *,
     rounds: int,
     step_usd: float,
@@ -277,7 +288,6 @@ def refined(
     Args:
         jobs: Jobs.
         price_SH: Prices to begin at, USD per GPU-hour.
-        number: Number of the round, from 0; the stretches of odd rounds are shifted by half.
         rounds: Steps of every search.
         step_usd: First step, USD.
         seed: Seed of the draws.
@@ -290,9 +300,9 @@ def refined(
     pieces = [
         Stretch(
             jobs=jobs, price_SH=price_SH, first_h=first_h, until_h=until_h, rounds=rounds, step_usd=step_usd,
-            key=(seed, number), late=late,
+            seed=seed, late=late,
         )
-        for first_h, until_h in cut(price_SH.shape[1], DAY_H * days_of_stretch(jobs), shifted=bool(number % 2))
+        for first_h, until_h in cut(price_SH.shape[1], DAY_H * days_of_stretch(jobs), shifted=False)
     ]  # fmt: skip
     found: list[Refined] = map_pieces(pieces)
     before_usd = jobs.dual_usd(price_SH, math.fsum(each.before_usd for each in found))

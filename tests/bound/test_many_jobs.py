@@ -99,7 +99,7 @@ def test_prices_found_before_are_kept_where_refining_leads_away(medium, monkeypa
     plain = many_jobs_bound(medium, rounds=20, schedule=False)
     monkeypatch.setattr(many_jobs, "REFINING", 30.0)
     monkeypatch.setattr(stretches, "LIKELY", 1)
-    assert many_jobs_bound(medium, rounds=20, schedule=False).upper_usd <= 1.02 * plain.upper_usd
+    assert many_jobs_bound(medium, rounds=20, schedule=False).upper_usd <= 1.01 * plain.upper_usd
 
 
 def test_draws_at_every_step_lead_nearer_to_the_least_value_than_one_draw(medium):

@@ -77,15 +77,15 @@ def many_jobs_bound(
 
     Every price of capacity gives a bound (``Relaxation``). So the prices may be found with few jobs, each of which
     counts as often as the jobs that it stands for: they are drawn with chances in proportion to their GPU-hours, evenly
-    over ingress points and time, and anew at every step (``descend_by_draws``). Then they are refined by stretches of
-    one to four days (``stretches``): with all jobs that may run near the stretch, or with as many of them as memory
-    allows, and with those starts of each that are likely at the prices found before, while the prices of all other
-    hours stay. At the prices found last every job of the environment takes the best of all its starts, some jobs at a
-    time. The result is a bound without any error of sampling, and is looser than ``utility_bound`` by what the prices
-    lack.
+    over ingress points and time, and at every step others are drawn (``descend_by_draws``). Then the prices are refined
+    by stretches of one to four days (``stretches``), while the prices of all other hours stay: with all jobs that may
+    run near the stretch, or with as many of them as memory allows, and with those starts of each that are likely at the
+    prices found before. At the prices found last every job of the environment takes the best of all its starts, some
+    jobs at a time. The result is a bound without any error of sampling, and is looser than ``utility_bound`` by what
+    the prices lack.
 
-    Days, jobs that are priced together and stretches of the schedule are pieces of work that other processes can carry
-    out, each with its own jobs alone. The result is the same, byte for byte, wherever they are carried out.
+    The second search, the pricing of all jobs and the search for a schedule are cut into pieces of work that other
+    processes can carry out, each with its own jobs alone. The result is the same, byte for byte, wherever that is.
 
     Of a fleet of more than ``exact_sites``, sites of one kind are merged (``merged_sites``): that is a bound too. The
     schedule beside it is one of every part of the fleet for itself (``fleet_parts``): no job leaves its part.

@@ -70,7 +70,8 @@ def test_few_jobs_give_nearly_the_least_bound_and_a_schedule_near_it(medium):
 
 
 def test_where_memory_is_short_prices_are_refined_with_a_sample_too(medium, monkeypatch):
-    monkeypatch.setattr(stretches, "STRETCH_STARTS", 500 * stretches.LIKELY)
+    a_job = Listing.of(medium).starts(stretches.LIKELY) / len(medium.jobs)
+    monkeypatch.setattr(stretches, "STRETCH_STARTS", int(500 * a_job))
     some = many_jobs_bound(medium, schedule=False)
     assert 100 < some.jobs <= 502
     assert some.upper_usd == pytest.approx(many_jobs_bound(medium, schedule=False).upper_usd, rel=0.01)

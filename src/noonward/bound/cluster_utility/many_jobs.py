@@ -13,7 +13,7 @@ from noonward.arrays import F8, I8
 from noonward.bound.cluster_utility.columns import market, require_bounded
 from noonward.bound.cluster_utility.dual import Dual
 from noonward.bound.cluster_utility.many_jobs_schedule import ManyJobsSchedule
-from noonward.bound.cluster_utility.merged_sites import fleet_part, jobs_of_part, merged_sites, parts_of_fleet
+from noonward.bound.cluster_utility.merged_sites import fleet_part, merged_sites, parts_of_fleet
 from noonward.bound.cluster_utility.pieces import MapPieces, in_turn
 from noonward.bound.cluster_utility.prices import STEP_USD, descend_by_draws, never
 from noonward.bound.cluster_utility.standing_for_all import Draws
@@ -84,11 +84,14 @@ def many_jobs_bound(
     jobs at a time. The result is a bound without any error of sampling, and is looser than ``utility_bound`` by what
     the prices lack.
 
-    The second search, the pricing of all jobs and the search for a schedule are cut into pieces of work that other
-    processes can carry out, each with its own jobs alone. The result is the same, byte for byte, wherever that is.
-
     Of a fleet of more than ``exact_sites``, sites of one kind are merged (``merged_sites``): that is a bound too. The
-    schedule beside it is one of every part of the fleet for itself (``fleet_parts``): no job leaves its part.
+    first search is that of all kinds. Then every part of the fleet (``fleet_part``) is by itself: its prices are
+    refined with its own jobs, more of which memory holds than of all, and its schedule is one in which no job leaves
+    it. What the bound charges for a kind is the mean of what the parts found for its sites.
+
+    The second search, the pricing of all jobs and the search for a schedule are cut into pieces of work that other
+    processes can carry out, each with its own jobs alone; where there are parts of the fleet, each is one piece. The
+    result is the same, byte for byte, wherever that is.
 
     Args:
         environment: As ``Relaxation`` takes it.
@@ -116,36 +119,29 @@ def many_jobs_bound(
         environment, kind_S = merged_sites(environment)
     every = Listing.of(environment)
     step_usd = STEP_SHARE * every.costs.revenue_usd_per_gpu_hour or STEP_USD
-    first_SH = price_SH = _first_prices(every, jobs, rounds, step_usd, seed, late)
-    first_usd, considered = math.inf, len(environment.jobs)
-    if not late():
-        price_SH, first_usd, considered = refined(
-            every, first_SH, rounds=rounds, step_usd=REFINING * step_usd, seed=seed, map_pieces=map_pieces, late=late
-        )
-    found = priced(every, price_SH, map_pieces)
-    if first_usd < found[0]:  # as far as the jobs considered tell: what was likely did not do
-        again = priced(every, first_SH, map_pieces)
-        if again[0] < found[0]:
-            found, price_SH = again, first_SH
-    upper_usd, priced_usd_J, gpu_hours_J = found
-    idle_usd = every.costs.idle_usd
-    del every
-    lower_usd = math.nan
-    hard_caps = whole.caps is not None and whole.caps.hard
-    if schedule and whole.protocol == "each-slot" and not hard_caps:
-        part_S = np.zeros(len(kind_S), np.int64) if whole is environment else parts_of_fleet(kind_S, exact_sites)
-        parts = [
-            _Part(whole, part_S, part, price_SH[kind_S], priced_usd_J, gpu_hours_J, seed, late)
-            for part in np.unique(part_S[whole.fleet.tables(1).home_I[whole.jobs.origin_J]]).tolist()
-        ]
-        found_usd = map_pieces(parts) if len(parts) > 1 else [parts[0].found(map_pieces)]
-        lower_usd = idle_usd + math.fsum(found_usd)
+    first_SH = _first_prices(every, jobs, rounds, step_usd, seed, late)
+    part_S = np.zeros(len(kind_S), np.int64) if whole is environment else parts_of_fleet(kind_S, exact_sites)
+    scheduled = schedule and whole.protocol == "each-slot" and not (whole.caps is not None and whole.caps.hard)
+    parts = [
+        _Part(whole, part_S, part, first_SH[kind_S], rounds, REFINING * step_usd, scheduled, seed, late)
+        for part in np.unique(part_S[whole.fleet.tables(1).home_I[whole.jobs.origin_J]]).tolist()
+    ]
+    found = map_pieces(parts) if len(parts) > 1 else [parts[0].found(map_pieces)]
+    if whole is environment:
+        price_SH, upper_usd = found[0].price_SH, found[0].upper_usd
+    else:
+        price_SH = _mean_by_kind(parts, found, kind_S, first_SH)
+        upper_usd = priced(every, price_SH, map_pieces)[0]
+    if math.fsum(each.before_usd for each in found) < math.fsum(each.upper_usd for each in found):  # led away
+        first_usd = priced(every, first_SH, map_pieces)[0]
+        if first_usd < upper_usd:
+            price_SH, upper_usd = first_SH, first_usd
     return ManyJobsBound(
         upper_usd=upper_usd,
-        idle_usd=idle_usd,
-        lower_usd=lower_usd,
+        idle_usd=every.costs.idle_usd,
+        lower_usd=every.costs.idle_usd + math.fsum(each.scheduled_usd for each in found),
         price_usd_per_gpu_hour_SH=price_SH,
-        jobs=considered,
+        jobs=sum(each.jobs for each in found),
         cut=late(),
     )
 
@@ -164,8 +160,8 @@ def _first_prices(
     draws = drawn(count)
     if jobs is None:
         few = every.some(draws.next()[0])
-        most = min(FIRST_STARTS, TIMES_DRAWN / rounds * every.starts)
-        draws = drawn(max(1, int(count * min(1.0, most / few.starts))))
+        most = min(FIRST_STARTS, TIMES_DRAWN / rounds * every.starts())
+        draws = drawn(max(1, int(count * min(1.0, most / few.starts()))))
 
     def step(k: int) -> Dual:
         tell("within", f"first prices, step {k + 1} of {rounds}")
@@ -175,33 +171,54 @@ def _first_prices(
 
 
 @dataclass(frozen=True)
+class _Found:
+    """What was found of a part of the fleet.
+
+    Attributes:
+        price_SH: Refined prices, USD per GPU-hour.
+        before_usd: D at the prices before, as far as the jobs considered tell, USD; infinite where none were refined.
+        upper_usd: D at the refined prices, USD.
+        scheduled_usd: What the jobs of a schedule add to the utility of an idle fleet, USD; NaN without one.
+        jobs: Jobs with which the prices were refined.
+    """
+
+    price_SH: F8
+    before_usd: float
+    upper_usd: float
+    scheduled_usd: float
+    jobs: int
+
+
+@dataclass(frozen=True)
 class _Part:
-    """A piece of work: a schedule of a part of the fleet.
+    """A piece of work: prices of a part of the fleet, refined with its own jobs, and a schedule of it.
 
     Attributes:
         environment: Environment.
-        part_S: Part that every site is in; all in one: the whole environment is scheduled.
+        part_S: Part that every site is in; all in one: the whole environment is meant.
         part: Number of the part.
-        price_SH: Capacity prices, USD per GPU-hour.
-        priced_usd_J: The jobs' best values after them, USD.
-        gpu_hours_J: The jobs' least GPU-hours.
-        seed: Seed of the search.
-        late: Whether it must end.
+        price_SH: Capacity prices to begin with, USD per GPU-hour.
+        rounds: Steps of a search for prices.
+        step_usd: First step, USD.
+        scheduled: Whether to look for a schedule.
+        seed: Seed of the searches.
+        late: Whether they must end.
     """
 
     environment: Environment
     part_S: I8
     part: int
     price_SH: F8
-    priced_usd_J: F8
-    gpu_hours_J: F8
+    rounds: int
+    step_usd: float
+    scheduled: bool
     seed: int
     late: Callable[[], bool]
 
     @property
     def label(self) -> str:
         """Which part."""
-        return f"schedule of part {self.part + 1} of the fleet"
+        return f"prices and schedule of part {self.part + 1} of the fleet"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Takes along no other sites, and no other jobs."""
@@ -211,26 +228,53 @@ class _Part:
         """Returns the part by itself."""
         if not self.part_S.any():
             return self
-        mine, rows = np.flatnonzero(self.part_S == self.part), jobs_of_part(self.environment, self.part_S, self.part)
+        mine = np.flatnonzero(self.part_S == self.part)
         return replace(
             self,
             environment=fleet_part(self.environment, self.part_S, self.part),
             part_S=np.zeros(len(mine), np.int64),
             price_SH=self.price_SH[mine],
-            priced_usd_J=self.priced_usd_J[rows],
-            gpu_hours_J=self.gpu_hours_J[rows],
         )
 
-    def found(self, map_pieces: MapPieces = in_turn) -> float:
-        """Returns what the jobs of a schedule that was looked for add to the utility of an idle fleet, USD."""
+    def found(self, map_pieces: MapPieces = in_turn) -> _Found:
+        """Refines prices, prices all jobs and looks for a schedule; a piece of its own is carried out in one go."""
         own = self._own()
         every = Listing.of(own.environment)
-        schedule = ManyJobsSchedule(
-            own.environment, every.tables, every.costs, own.price_SH, own.priced_usd_J, own.gpu_hours_J, own.seed
-        )
-        schedule.book(every.at_once)
-        schedule.search(every.at_once, own.late, map_pieces)
-        return schedule.value_usd
+        price_SH = np.ascontiguousarray(own.price_SH[:, : every.capacity_SH.shape[1]])
+        before_usd, jobs = math.inf, len(own.environment.jobs)
+        if not own.late():
+            price_SH, before_usd, jobs = refined(
+                every, price_SH, rounds=own.rounds, step_usd=own.step_usd, seed=own.seed, map_pieces=map_pieces,
+                late=own.late,
+            )  # fmt: skip
+        upper_usd, priced_usd_J, gpu_hours_J = priced(every, price_SH, map_pieces)
+        scheduled_usd = math.nan
+        if own.scheduled:
+            schedule = ManyJobsSchedule(
+                own.environment, every.tables, every.costs, price_SH, priced_usd_J, gpu_hours_J, own.seed
+            )
+            schedule.book(every.at_once)
+            schedule.search(every.at_once, own.late, map_pieces)
+            scheduled_usd = schedule.value_usd
+        return _Found(price_SH, before_usd, upper_usd, scheduled_usd, jobs)
+
+
+def _mean_by_kind(parts: list[_Part], found: list[_Found], kind_S: I8, first_SH: F8) -> F8:
+    """Returns prices by kind of sites: the mean over its GPUs of what the parts of the fleet found for its sites.
+
+    Args:
+        parts: Parts of the fleet.
+        found: What was found of each.
+        kind_S: Kind of every site.
+        first_SH: Prices by kind that the parts began with, USD per GPU-hour; a part to which no jobs come keeps them.
+    """
+    by_site_SH = first_SH[kind_S]
+    for part, mine in zip(parts, found, strict=True):
+        by_site_SH[part.part_S == part.part, : mine.price_SH.shape[1]] = mine.price_SH  # its runs may end earlier
+    gpus_S = np.array([site.gpus for site in parts[0].environment.fleet.sites], dtype=np.float64)
+    mean_SH = np.zeros_like(first_SH)
+    np.add.at(mean_SH, kind_S, gpus_S[:, None] * by_site_SH)
+    return np.asarray(mean_SH / np.bincount(kind_S, weights=gpus_S)[:, None])
 
 
 def candidate_starts(environment: Environment) -> float:

@@ -41,9 +41,9 @@ MOST_DAYS: Final = 4
 """Days of a stretch, at most; where memory allows for all jobs of fewer, it has fewer, and at least one."""
 MARGIN_H: Final = 12
 """Hours before and after it whose prices are searched with it, and then dropped: they belong to its neighbors."""
-LIKELY: Final = 64
+LIKELY: Final = 128
 """Starts of a job that a stretch considers: those of most value at the prices found before."""
-STRETCH_STARTS: Final = 16_000_000
+STRETCH_STARTS: Final = 32_000_000
 """Likely starts of a stretch, at most, about: 72 bytes each."""
 STARTS_AT_ONCE: Final = 2_000_000
 """Candidate starts that are listed at once; memory grows with it, and the result hardly depends on it."""
@@ -53,11 +53,12 @@ LOOKED_AT: Final = 128
 """Jobs whose candidate starts are counted, so that those of all are known about."""
 
 
-def starts_per_job(environment: Environment, tables: FleetTables, costs: Market) -> float:
-    """Returns how many candidate starts a job has, mean over some jobs at even distances; at least 1."""
+def starts_per_job(environment: Environment, tables: FleetTables, costs: Market, most: float = math.inf) -> float:
+    """Returns how many candidate starts a job has, ``most`` counted at most: mean over some at even distances, or 1."""
     rows = np.unique(np.linspace(0, len(environment.jobs) - 1, LOOKED_AT).astype(np.int64))
     some = with_jobs(environment, rows)
-    return max(1.0, len(build_columns(some, build_options(some, tables, costs), costs).value_K) / len(rows))
+    starts_J = np.diff(build_columns(some, build_options(some, tables, costs), costs).first_J)
+    return max(1.0, float(np.minimum(starts_J, most).mean()))
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,9 @@ class Listing:
         at_once = max(1, int(STARTS_AT_ONCE / starts_per_job(environment, tables, costs)))
         return cls(environment, tables, costs, capacity_SH, at_once)
 
-    @property
-    def starts(self) -> float:
-        """About how many candidate starts the jobs have."""
-        return len(self.environment.jobs) * starts_per_job(self.environment, self.tables, self.costs)
+    def starts(self, most: float = math.inf) -> float:
+        """Returns about how many candidate starts the jobs have, at most ``most`` of each counted."""
+        return len(self.environment.jobs) * starts_per_job(self.environment, self.tables, self.costs, most)
 
     @property
     def base_usd(self) -> float:
@@ -245,11 +245,12 @@ class Stretch:
         if touching is None:
             return Refined(price_SH=price_SX, before_usd=0.0, jobs=0)
         jobs = touching.environment.jobs
-        few, weight_J = Draws(jobs, touching.tables, max(1, STRETCH_STARTS // LIKELY), 1, generator).next()
+        held = max(1, int(STRETCH_STARTS / touching.starts(LIKELY) * len(jobs)))
+        few, weight_J = Draws(jobs, touching.tables, held, 1, generator).next()
         counted = touching.some(few)
         here_J = (counted.hours()[0] >= self.first_h) & (counted.hours()[0] < self.until_h)
         priced_usd_J, (low, high) = np.empty(len(few)), self.searched
-        gathered = Gathered(len(few), 2 * LIKELY * len(few))
+        gathered = Gathered(len(few), 2 * min(STRETCH_STARTS, LIKELY * len(few)))
         for _, columns, part in counted.parts():
             dual = Dual(columns, self.jobs.capacity_SH, 0.0)
             priced_usd_J[part] = dual.priced_usd_J(self.price_SH)
@@ -269,7 +270,7 @@ class Stretch:
 def days_of_stretch(jobs: Listing) -> int:
     """Returns the days of a stretch: as many as ``STRETCH_STARTS`` allows for, its margins included."""
     hours = max(1.0, jobs.environment.window_s / HOUR_S)
-    held_h = STRETCH_STARTS / (LIKELY * len(jobs.environment.jobs) / hours)
+    held_h = STRETCH_STARTS / jobs.starts(LIKELY) * hours
     return min(max(1, int((held_h - 2 * MARGIN_H) / DAY_H)), MOST_DAYS)
 
 

@@ -12,7 +12,7 @@ from noonward.bound.cluster_utility.dual import Relaxation
 from noonward.bound.cluster_utility.lagrangian import utility_bound
 from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
 from noonward.bound.cluster_utility.merged_sites import fleet_part, jobs_of_part, merged_sites, parts_of_fleet
-from noonward.bound.cluster_utility.pieces import in_turn
+from noonward.bound.cluster_utility.stretches import refined
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
 from noonward.model.cluster.withheld import Withheld
@@ -85,52 +85,50 @@ def test_a_schedule_by_parts_comes_near_that_of_the_whole_fleet():
     assert parts.lower_usd < parts.upper_usd
 
 
-def of_each_part(environment, **options):
-    """Bounds a fleet by kinds of sites; returns the bound and, of each part of the fleet, what was found."""
+def test_every_part_refines_prices_with_its_own_jobs_and_a_kind_pays_their_mean(monkeypatch):
+    environment = build_environment(many_sites(8000, 8, zones=1))
+    kind_S = merged_sites(environment)[1]
+    part_S = parts_of_fleet(kind_S, 4)
     found = []
 
-    def kept(pieces):
-        results = in_turn(pieces)
-        if isinstance(pieces[0], many_jobs._Part):
-            found.extend(zip(pieces, results, strict=True))
-        return results
+    def kept(jobs, price_SH, **options):
+        found.append((jobs.environment, price_SH, refined(jobs, price_SH, **options)[0]))
+        return found[-1][2], len(jobs.environment.jobs)
 
-    return many_jobs_bound(environment, map_pieces=kept, **options), found
-
-
-def test_every_part_refines_prices_with_its_own_jobs_and_a_kind_pays_their_mean():
-    environment = build_environment(many_sites(2000, 8, zones=1))
-    bound, found = of_each_part(environment, rounds=20, schedule=False, exact_sites=4)
-    kind_S = merged_sites(environment)[1]
-    by_site_SH = np.full((8, bound.price_usd_per_gpu_hour_SH.shape[1]), np.nan)
-    for part, each in found:
-        alone = fleet_part(environment, part.part_S, part.part)
-        assert each.upper_usd == pytest.approx(Relaxation(alone).value(each.price_SH)[0], rel=1e-12)
-        assert each.upper_usd < each.before_usd  # the prices of a kind, refined for the sites of this part
-        mine = part.part_S == part.part
-        by_site_SH[mine] = part._own().price_SH
-        by_site_SH[mine, : each.price_SH.shape[1]] = each.price_SH
+    monkeypatch.setattr(many_jobs, "refined", kept)
+    bound = many_jobs_bound(environment, rounds=20, schedule=False, exact_sites=4)
+    by_site_SH = np.zeros((8, bound.price_usd_per_gpu_hour_SH.shape[1]))
+    for part, (alone, before_SH, after_SH) in enumerate(found):
+        relaxation = Relaxation(alone)
+        assert len(alone.jobs) == len(jobs_of_part(environment, part_S, part))
+        assert relaxation.value(after_SH)[0] < relaxation.value(before_SH)[0]
+        by_site_SH[part_S == part, : after_SH.shape[1]] = after_SH
     gpus_S = np.array([site.gpus for site in environment.fleet.sites])
     for kind, price_H in enumerate(bound.price_usd_per_gpu_hour_SH):
-        alike = kind_S == kind
-        assert price_H == pytest.approx(np.average(by_site_SH[alike], axis=0, weights=gpus_S[alike]), abs=1e-12)
-    merged = merged_sites(environment)[0]
-    assert bound.upper_usd == pytest.approx(Relaxation(merged).value(bound.price_usd_per_gpu_hour_SH)[0], rel=1e-12)
+        alike_S = kind_S == kind
+        mean_H = np.average(by_site_SH[alike_S], axis=0, weights=gpus_S[alike_S])
+        assert price_H[: after_SH.shape[1]] == pytest.approx(mean_H[: after_SH.shape[1]], abs=1e-12)
+    merged = Relaxation(merged_sites(environment)[0])
+    assert bound.upper_usd == pytest.approx(merged.value(bound.price_usd_per_gpu_hour_SH)[0], rel=1e-12)
     assert bound.jobs == len(environment.jobs)
 
 
-def test_a_part_to_which_no_jobs_come_keeps_its_prices():
+def test_prices_refined_by_parts_list_a_better_schedule(monkeypatch):
+    environment = build_environment(many_sites(8000, 8, zones=1))
+    by_parts = many_jobs_bound(environment, jobs=100, exact_sites=4)
+    monkeypatch.setattr(many_jobs, "refined", lambda jobs, price_SH, **_: (price_SH, 1))
+    assert by_parts.lower_usd > many_jobs_bound(environment, jobs=100, exact_sites=4).lower_usd
+
+
+def test_a_part_to_which_no_jobs_come_is_left_out():
     environment = build_environment(many_sites(400, 4, zones=1))
-    kind_S = merged_sites(environment)[1]
-    part_S = parts_of_fleet(kind_S, 2)
+    part_S = parts_of_fleet(merged_sites(environment)[1], 2)
     home_J = environment.fleet.tables(1).home_I[environment.jobs.origin_J]
     environment = replace(environment, jobs=environment.jobs.take(np.flatnonzero(part_S[home_J] == 1)))
-    bound, found = of_each_part(environment, rounds=20, exact_sites=2)
-    assert not found  # one part alone is carried out here, its own pieces by whoever carries out pieces
+    bound = many_jobs_bound(environment, rounds=20, exact_sites=2)
+    merged = Relaxation(merged_sites(environment)[0])
     assert bound.idle_usd < bound.lower_usd <= bound.upper_usd
-    assert bound.upper_usd == pytest.approx(
-        Relaxation(merged_sites(environment)[0]).value(bound.price_usd_per_gpu_hour_SH)[0], rel=1e-12
-    )
+    assert bound.upper_usd == pytest.approx(merged.value(bound.price_usd_per_gpu_hour_SH)[0], rel=1e-12)
 
 
 def test_merging_costs_the_bound_little_where_sites_are_large():

@@ -119,49 +119,67 @@ def many_jobs_bound(
         environment, kind_S = merged_sites(environment)
     every = Listing.of(environment)
     step_usd = STEP_SHARE * every.costs.revenue_usd_per_gpu_hour or STEP_USD
-    first_SH = _first_prices(every, jobs, rounds, step_usd, seed, late)
+    generator = stream(seed, "policy", "many-jobs-bound")
+    first_SH = _first_prices(every, jobs, rounds, step_usd, generator, late)
     part_S = np.zeros(len(kind_S), np.int64) if whole is environment else parts_of_fleet(kind_S, exact_sites)
-    scheduled = schedule and whole.protocol == "each-slot" and not (whole.caps is not None and whole.caps.hard)
-    parts = [
-        _Part(whole, part_S, part, first_SH[kind_S], rounds, REFINING * step_usd, scheduled, seed, late)
-        for part in np.unique(part_S[whole.fleet.tables(1).home_I[whole.jobs.origin_J]]).tolist()
-    ]
-    found = map_pieces(parts) if len(parts) > 1 else [parts[0].found(map_pieces)]
-    if whole is environment:
-        price_SH, upper_usd = found[0].price_SH, found[0].upper_usd
-    else:
-        price_SH = _mean_by_kind(parts, found, kind_S, first_SH)
-        upper_usd = priced(every, price_SH, map_pieces)[0]
-    if math.fsum(each.before_usd for each in found) < math.fsum(each.upper_usd for each in found):  # led away
-        first_usd = priced(every, first_SH, map_pieces)[0]
-        if first_usd < upper_usd:
-            price_SH, upper_usd = first_SH, first_usd
+    numbers = np.unique(part_S[whole.fleet.tables(1).home_I[whole.jobs.origin_J]]).tolist()
+    by_site_SH, considered = first_SH[kind_S], 0
+    for part in numbers if not late() else ():
+        mine = part_S == part
+        their = every if whole is environment else Listing.of(fleet_part(whole, part_S, part))
+        before_SH = np.ascontiguousarray(by_site_SH[mine, : their.capacity_SH.shape[1]])  # its runs may end earlier
+        after_SH, held = refined(
+            their, before_SH, rounds=rounds, step_usd=REFINING * step_usd, seed=seed, map_pieces=map_pieces, late=late
+        )
+        few = their.dual(*_draws(their, jobs, rounds, 1, generator).next())
+        if few.value(after_SH)[0] <= few.value(before_SH)[0]:  # else refining led away, as far as few jobs tell
+            by_site_SH[mine, : after_SH.shape[1]] = after_SH
+        considered += held
+        del their, few
+    price_SH = _mean_by_kind(whole, kind_S, by_site_SH)
+    upper_usd, priced_usd_J, gpu_hours_J = priced(every, price_SH, map_pieces)
+    lower_usd = math.nan
+    if schedule and whole.protocol == "each-slot" and not (whole.caps is not None and whole.caps.hard):
+        if whole is environment:
+            usd = [_scheduled_usd(every, price_SH, priced_usd_J, gpu_hours_J, seed, late, map_pieces)]
+        else:
+            usd = map_pieces([_Part(whole, part_S, part, by_site_SH, seed, late) for part in numbers])
+        lower_usd = every.costs.idle_usd + math.fsum(usd)
     return ManyJobsBound(
         upper_usd=upper_usd,
         idle_usd=every.costs.idle_usd,
-        lower_usd=every.costs.idle_usd + math.fsum(each.scheduled_usd for each in found),
+        lower_usd=lower_usd,
         price_usd_per_gpu_hour_SH=price_SH,
-        jobs=sum(each.jobs for each in found),
+        jobs=considered or len(environment.jobs),
         cut=late(),
     )
 
 
+def _draws(every: Listing, jobs: int | None, rounds: int, draws: int, generator: np.random.Generator) -> Draws:
+    """Returns draws of jobs that stand for all; the other arguments as above."""
+    environment = every.environment
+
+    def of(count: int) -> Draws:
+        return Draws(environment.jobs, every.tables, count, draws, generator)
+
+    if jobs is not None:
+        return of(jobs)
+    count = math.ceil(PER_SITE_HOUR * len(environment.sites) * environment.window_s / HOUR_S)
+    few = every.some(of(count).next()[0])
+    most = min(FIRST_STARTS, TIMES_DRAWN / rounds * every.starts())
+    return of(max(1, int(count * min(1.0, most / few.starts()))))
+
+
 def _first_prices(
-    every: Listing, jobs: int | None, rounds: int, step_usd: float, seed: int, late: Callable[[], bool]
+    every: Listing,
+    jobs: int | None,
+    rounds: int,
+    step_usd: float,
+    generator: np.random.Generator,
+    late: Callable[[], bool],
 ) -> F8:
     """Returns prices found with jobs that stand for all, each with all its starts; arguments as above."""
-    environment, generator = every.environment, stream(seed, "policy", "many-jobs-bound")
-
-    def drawn(count: int) -> Draws:
-        return Draws(environment.jobs, every.tables, count, rounds, generator)
-
-    usual = math.ceil(PER_SITE_HOUR * len(environment.sites) * environment.window_s / HOUR_S)
-    count = usual if jobs is None else jobs
-    draws = drawn(count)
-    if jobs is None:
-        few = every.some(draws.next()[0])
-        most = min(FIRST_STARTS, TIMES_DRAWN / rounds * every.starts())
-        draws = drawn(max(1, int(count * min(1.0, most / few.starts()))))
+    draws = _draws(every, jobs, rounds, rounds, generator)
 
     def step(k: int) -> Dual:
         tell("within", f"first prices, step {k + 1} of {rounds}")
@@ -170,55 +188,39 @@ def _first_prices(
     return descend_by_draws(step, rounds, step_usd, np.zeros(every.capacity_SH.shape), late)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What was found of a part of the fleet.
-
-    Attributes:
-        price_SH: Refined prices, USD per GPU-hour.
-        before_usd: D at the prices before, as far as the jobs considered tell, USD; infinite where none were refined.
-        upper_usd: D at the refined prices, USD.
-        scheduled_usd: What the jobs of a schedule add to the utility of an idle fleet, USD; NaN without one.
-        jobs: Jobs with which the prices were refined.
-    """
-
-    price_SH: F8
-    before_usd: float
-    upper_usd: float
-    scheduled_usd: float
-    jobs: int
+def _mean_by_kind(environment: Environment, kind_S: I8, by_site_SH: F8) -> F8:
+    """Returns the mean prices, over the GPUs of every kind of sites, USD per GPU-hour."""
+    gpus_S = np.array([site.gpus for site in environment.fleet.sites], dtype=np.float64)
+    share_S = gpus_S / np.bincount(kind_S, weights=gpus_S)[kind_S]
+    mean_SH = np.zeros((kind_S.max() + 1, by_site_SH.shape[1]))
+    np.add.at(mean_SH, kind_S, share_S[:, None] * by_site_SH)
+    return mean_SH
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A piece of work: prices of a part of the fleet, refined with its own jobs, and a schedule of it.
+    """A piece of work: a schedule of a part of the fleet.
 
     Attributes:
         environment: Environment.
-        part_S: Part that every site is in; all in one: the whole environment is meant.
+        part_S: Part that every site is in; all 0: the part is by itself.
         part: Number of the part.
-        price_SH: Capacity prices to begin with, USD per GPU-hour.
-        rounds: Steps of a search for prices.
-        step_usd: First step, USD.
-        scheduled: Whether to look for a schedule.
-        seed: Seed of the searches.
-        late: Whether they must end.
+        price_SH: Capacity prices by site, USD per GPU-hour.
+        seed: Seed of the search.
+        late: Whether it must end.
     """
 
     environment: Environment
     part_S: I8
     part: int
     price_SH: F8
-    rounds: int
-    step_usd: float
-    scheduled: bool
     seed: int
     late: Callable[[], bool]
 
     @property
     def label(self) -> str:
         """Which part."""
-        return f"prices and schedule of part {self.part + 1} of the fleet"
+        return f"schedule of part {self.part + 1} of the fleet"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Takes along no other sites, and no other jobs."""
@@ -226,7 +228,7 @@ class _Part:
 
     def _own(self) -> _Part:
         """Returns the part by itself."""
-        if not self.part_S.any():
+        if not self.part_S.any():  # it is
             return self
         mine = np.flatnonzero(self.part_S == self.part)
         return replace(
@@ -236,45 +238,29 @@ class _Part:
             price_SH=self.price_SH[mine],
         )
 
-    def found(self, map_pieces: MapPieces = in_turn) -> _Found:
-        """Refines prices, prices all jobs and looks for a schedule; a piece of its own is carried out in one go."""
+    def found(self) -> float:
+        """Returns what the jobs of a schedule add to the utility of an idle fleet, USD."""
         own = self._own()
         every = Listing.of(own.environment)
         price_SH = np.ascontiguousarray(own.price_SH[:, : every.capacity_SH.shape[1]])
-        before_usd, jobs = math.inf, len(own.environment.jobs)
-        if not own.late():
-            price_SH, before_usd, jobs = refined(
-                every, price_SH, rounds=own.rounds, step_usd=own.step_usd, seed=own.seed, map_pieces=map_pieces,
-                late=own.late,
-            )  # fmt: skip
-        upper_usd, priced_usd_J, gpu_hours_J = priced(every, price_SH, map_pieces)
-        scheduled_usd = math.nan
-        if own.scheduled:
-            schedule = ManyJobsSchedule(
-                own.environment, every.tables, every.costs, price_SH, priced_usd_J, gpu_hours_J, own.seed
-            )
-            schedule.book(every.at_once)
-            schedule.search(every.at_once, own.late, map_pieces)
-            scheduled_usd = schedule.value_usd
-        return _Found(price_SH, before_usd, upper_usd, scheduled_usd, jobs)
+        _, priced_usd_J, gpu_hours_J = priced(every, price_SH, in_turn)
+        return _scheduled_usd(every, price_SH, priced_usd_J, gpu_hours_J, self.seed, self.late, in_turn)
 
 
-def _mean_by_kind(parts: list[_Part], found: list[_Found], kind_S: I8, first_SH: F8) -> F8:
-    """Returns prices by kind of sites: the mean over its GPUs of what the parts of the fleet found for its sites.
-
-    Args:
-        parts: Parts of the fleet.
-        found: What was found of each.
-        kind_S: Kind of every site.
-        first_SH: Prices by kind that the parts began with, USD per GPU-hour; a part to which no jobs come keeps them.
-    """
-    by_site_SH = first_SH[kind_S]
-    for part, mine in zip(parts, found, strict=True):
-        by_site_SH[part.part_S == part.part, : mine.price_SH.shape[1]] = mine.price_SH  # its runs may end earlier
-    gpus_S = np.array([site.gpus for site in parts[0].environment.fleet.sites], dtype=np.float64)
-    mean_SH = np.zeros_like(first_SH)
-    np.add.at(mean_SH, kind_S, gpus_S[:, None] * by_site_SH)
-    return np.asarray(mean_SH / np.bincount(kind_S, weights=gpus_S)[:, None])
+def _scheduled_usd(
+    every: Listing,
+    price_SH: F8,
+    priced_usd_J: F8,
+    gpu_hours_J: F8,
+    seed: int,
+    late: Callable[[], bool],
+    map_pieces: MapPieces,
+) -> float:
+    """Returns what the jobs of a schedule that was looked for add to the utility of an idle fleet, USD."""
+    schedule = ManyJobsSchedule(every.environment, every.tables, every.costs, price_SH, priced_usd_J, gpu_hours_J, seed)
+    schedule.book(every.at_once)
+    schedule.search(every.at_once, late, map_pieces)
+    return schedule.value_usd
 
 
 def candidate_starts(environment: Environment) -> float:

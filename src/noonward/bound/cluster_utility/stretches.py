@@ -177,22 +177,6 @@ def priced(jobs: Listing, price_SH: F8, map_pieces: MapPieces) -> tuple[float, F
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refined:
-    """What the search in a stretch found.
-
-    Attributes:
-        price_SH: Prices of the stretch, USD per GPU-hour.
-        before_usd: Best values, after the prices before the search, of the jobs that arrive in the stretch, USD; where
-            some stand for all, as these say.
-        jobs: Of the jobs that arrive in it, how many the search considered.
-    """
-
-    price_SH: F8
-    before_usd: float
-    jobs: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Stretch:
     """A piece of work: the prices of a stretch of hours, those before and after it as they were.
 
@@ -238,33 +222,36 @@ class Stretch:
         rows = np.flatnonzero((from_h_J < high) & (to_h_J > low))
         return self.jobs.some(rows) if len(rows) else None
 
-    def found(self) -> Refined:
-        """Searches for prices of the stretch with the likely starts of its jobs, or of some that stand for all."""
+    def found(self) -> tuple[F8, int]:
+        """Searches for prices of the stretch with the likely starts of its jobs, or of some that stand for all.
+
+        Returns:
+            (prices, how many of the jobs that arrive in the stretch the search considered).
+        """
         price_SX = self.price_SH[:, self.first_h : self.until_h]
         touching, generator = self.touching(), stream(self.seed, "policy", "stretch", self.first_h)
         if touching is None:
-            return Refined(price_SH=price_SX, before_usd=0.0, jobs=0)
+            return price_SX, 0
         jobs = touching.environment.jobs
         held = max(1, int(STRETCH_STARTS / touching.starts(LIKELY) * len(jobs)))
         few, weight_J = Draws(jobs, touching.tables, held, 1, generator).next()
         counted = touching.some(few)
         here_J = (counted.hours()[0] >= self.first_h) & (counted.hours()[0] < self.until_h)
-        priced_usd_J, (low, high) = np.empty(len(few)), self.searched
+        low, high = self.searched
         gathered = Gathered(len(few), 2 * min(STRETCH_STARTS, LIKELY * len(few)))
         for _, columns, part in counted.parts():
             dual = Dual(columns, self.jobs.capacity_SH, 0.0)
-            priced_usd_J[part] = dual.priced_usd_J(self.price_SH)
+            dual.value(self.price_SH)
             likely = Dual(weighted(likely_columns(dual, LIKELY), weight_J[part]), self.jobs.capacity_SH, 0.0)
             within = piece(likely, self.price_SH, low, high)
             if within is not None:
                 gathered.add(within[0].columns)
-        before_usd = float((weight_J * priced_usd_J)[here_J].sum())
         dual = Dual(gathered.columns(), self.jobs.capacity_SH[:, low:high], 0.0)
         if len(dual.best_J):
             begin_SX = np.ascontiguousarray(self.price_SH[:, low:high])
             _, found_SX = descend_with_momentum(dual, self.rounds, self.step_usd, begin_SX, self.late)
             price_SX = found_SX[:, self.first_h - low : self.until_h - low]
-        return Refined(price_SH=price_SX, before_usd=before_usd, jobs=int(here_J.sum()))
+        return price_SX, int(here_J.sum())
 
 
 def days_of_stretch(jobs: Listing) -> int:
@@ -283,7 +270,7 @@ def refined(
     seed: int,
     map_pieces: MapPieces,
     late: Callable[[], bool] = never,
-) -> tuple[F8, float, int]:
+) -> tuple[F8, int]:
     """Refines prices in all stretches of the window, each beside the prices before of the others.
 
     Args:
@@ -296,7 +283,7 @@ def refined(
         late: Whether they must end.
 
     Returns:
-        (prices, D in USD at the prices before as the jobs considered say it, their number).
+        (prices, how many jobs the searches considered).
     """
     pieces = [
         Stretch(
@@ -305,9 +292,8 @@ def refined(
         )
         for first_h, until_h in cut(price_SH.shape[1], DAY_H * days_of_stretch(jobs), shifted=False)
     ]  # fmt: skip
-    found: list[Refined] = map_pieces(pieces)
-    before_usd = jobs.dual_usd(price_SH, math.fsum(each.before_usd for each in found))
-    return np.concatenate([each.price_SH for each in found], axis=1), before_usd, sum(each.jobs for each in found)
+    found = map_pieces(pieces)
+    return np.concatenate([price_SX for price_SX, _ in found], axis=1), sum(held for _, held in found)
 
 
 def weighted(columns: Columns, weight_J: F8) -> Columns:

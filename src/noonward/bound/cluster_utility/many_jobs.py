@@ -90,7 +90,7 @@ def many_jobs_bound(
     it. What the bound charges for a kind is the mean of what the parts found for its sites.
 
     The second search, the pricing of all jobs and the search for a schedule are cut into pieces of work that other
-    processes can carry out, each with its own jobs alone; where there are parts of the fleet, each is one piece. The
+    processes can carry out, each with its own jobs alone; the schedule of a part of the fleet is one piece. The
     result is the same, byte for byte, wherever that is.
 
     Args:
@@ -124,7 +124,9 @@ def many_jobs_bound(
     part_S = np.zeros(len(kind_S), np.int64) if whole is environment else parts_of_fleet(kind_S, exact_sites)
     numbers = np.unique(part_S[whole.fleet.tables(1).home_I[whole.jobs.origin_J]]).tolist()
     by_site_SH, considered = first_SH[kind_S], 0
-    for part in numbers if not late() else ():
+    for part in numbers:
+        if late():
+            break
         mine = part_S == part
         their = every if whole is environment else Listing.of(fleet_part(whole, part_S, part))
         before_SH = np.ascontiguousarray(by_site_SH[mine, : their.capacity_SH.shape[1]])  # its runs may end earlier

@@ -54,7 +54,7 @@ LOOKED_AT: Final = 128
 
 
 def starts_per_job(environment: Environment, tables: FleetTables, costs: Market, most: float = math.inf) -> float:
-    """Returns how many candidate starts a job has, ``most`` counted at most: mean over some at even distances, or 1."""
+    """Returns a job's candidate starts, counted up to ``most``: mean over jobs at even distances, at least 1."""
     rows = np.unique(np.linspace(0, len(environment.jobs) - 1, LOOKED_AT).astype(np.int64))
     some = with_jobs(environment, rows)
     starts_J = np.diff(build_columns(some, build_options(some, tables, costs), costs).first_J)

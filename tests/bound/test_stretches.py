@@ -70,7 +70,8 @@ def test_a_piece_takes_along_its_own_jobs_alone(medium, first, monkeypatch):
     assert sum(count for _, count in counts) == len(medium.jobs)
     assert max(count for _, count in counts) == 2 * every.at_once < len(medium.jobs)
     counts.clear()
-    refined(every, first[0], rounds=2, step_usd=1e-3, seed=0, map_pieces=counted)
+    _, held = refined(every, first[0], rounds=2, step_usd=1e-3, seed=0, map_pieces=counted)
+    assert held == len(medium.jobs)  # each is counted by the stretch in which it arrives
     last = counts[-1][1]
     assert 0 < last < 0.2 * len(medium.jobs)  # when hardly any job runs any more
 

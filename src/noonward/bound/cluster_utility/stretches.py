@@ -236,7 +236,7 @@ class Stretch:
         held = max(1, int(STRETCH_STARTS / touching.starts(LIKELY) * len(jobs)))
         few, weight_J = Draws(jobs, touching.tables, held, 1, generator).next()
         counted = touching.some(few)
-        here_J = (counted.hours()[0] >= self.first_h) & (counted.hours()[0] < self.until_h)
+        arrival_h_J = counted.hours()[0]
         low, high = self.searched
         gathered = Gathered(len(few), 2 * min(STRETCH_STARTS, LIKELY * len(few)))
         for _, columns, part in counted.parts():
@@ -251,7 +251,7 @@ class Stretch:
             begin_SX = np.ascontiguousarray(self.price_SH[:, low:high])
             _, found_SX = descend_with_momentum(dual, self.rounds, self.step_usd, begin_SX, self.late)
             price_SX = found_SX[:, self.first_h - low : self.until_h - low]
-        return price_SX, int(here_J.sum())
+        return price_SX, int(((arrival_h_J >= self.first_h) & (arrival_h_J < self.until_h)).sum())
 
 
 def days_of_stretch(jobs: Listing) -> int:

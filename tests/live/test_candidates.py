@@ -30,6 +30,12 @@ def plain(names, mask_A, site_S):
     return msgspec.json.encode(rows).decode()
 
 
+def look(texts, asker, mask_A, site_S, now_s):
+    """What is noted for an asker of a question of its own."""
+    texts.look(site_S, now_s)
+    return texts.of(asker, mask_A)
+
+
 def rows_of(seen):
     """A row per site, as a reader of the store makes them."""
     return changed_rows([] if seen.base is None else rows_of(seen.base), seen.text)
@@ -49,11 +55,11 @@ def test_whatever_changes_between_questions_what_is_read_is_that_of_the_whole(si
             site_S["carbon"] = rng.choice([np.nan, 0.0, 412.5], sites)
         asker, mask_A = int(rng.integers(3)), rng.integers(0, 2, 1 + sites).astype(np.uint8)
         now_s += rng.exponential(60.0)
-        seen, feasible = both = texts.of(asker, mask_A, site_S, now_s)
+        seen, feasible = both = look(texts, asker, mask_A, site_S, now_s)
         assert msgspec.json.encode(candidates_of(rows_of(seen), feasible)).decode() == plain(names, mask_A, site_S)
         assert texts.last(asker) is both
         changes += seen.base is not None
-        again = texts.of((asker + 1) % 3, 1 - mask_A, site_S, now_s)
+        again = look(texts, (asker + 1) % 3, 1 - mask_A, site_S, now_s)
         shared += again[0] is seen
         assert again[1] == feasible.translate(str.maketrans("01", "10"))
     assert shared == 500
@@ -63,24 +69,26 @@ def test_whatever_changes_between_questions_what_is_read_is_that_of_the_whole(si
 def test_a_change_holds_the_changed_sites_alone_and_rests_on_what_was_seen_within_an_hour():
     names = [f"site-{n}" for n in range(8)]
     texts, site_S, mask_A = CandidateTexts(names), np.zeros(8, SITE), np.ones(9, np.uint8)
-    first, _ = texts.of(0, mask_A, site_S, 0.0)
-    assert texts.of(1, mask_A, site_S, 3599.0)[0] is first, "no site has changed"
+    first, _ = look(texts, 0, mask_A, site_S, 0.0)
+    assert look(texts, 1, mask_A, site_S, 3599.0)[0] is first, "no site has changed"
     site_S["free"][1] = 4
-    second, _ = texts.of(0, mask_A, site_S, 3599.0)
+    second, _ = look(texts, 0, mask_A, site_S, 3599.0)
     assert second.base is first
     assert [row["site"] for row in json.loads(second.text)] == ["site-1"]
-    assert list(second.unstored()) == [first, second]
+    assert second.unstored(()) == [first, second]
+    assert second.unstored({first.id}) == [second]
+    assert second.unstored({second.id}) == []
     first.stored = True
-    assert list(second.unstored()) == [second]
+    assert second.unstored(()) == [second]
     site_S["free"][1] = 0
-    whole, _ = texts.of(0, mask_A, site_S, 3600.0)
+    whole, _ = look(texts, 0, mask_A, site_S, 3600.0)
     assert (whole.base, whole.id, whole.text) == (None, first.id, first.text)
     seen = whole
     for n in range(MOST_CHANGES):
         site_S["free"][1] = n + 1
-        seen, before = texts.of(0, mask_A, site_S, 3600.0)[0], seen
+        seen, before = look(texts, 0, mask_A, site_S, 3600.0)[0], seen
         assert seen.base is before
     site_S["free"][1] = 0
-    assert texts.of(0, mask_A, site_S, 3600.0)[0].base is None
+    assert look(texts, 0, mask_A, site_S, 3600.0)[0].base is None
     site_S["waiting"][:3] = 1
-    assert texts.of(0, mask_A, site_S, 3600.0)[0].base is None, "more than a quarter of the sites"
+    assert look(texts, 0, mask_A, site_S, 3600.0)[0].base is None, "more than a quarter of the sites"

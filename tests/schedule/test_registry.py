@@ -35,7 +35,7 @@ def test_policies_of_a_protocol_answer_it():
 
 
 def test_policies_say_what_they_cannot_do_without():
-    valuing = {"cheapest-feasible", "patient", "preempt-youngest"}
+    valuing = {"cheapest-feasible", "cheapest-unclaimed", "patient", "preempt-youngest"}
     valuing |= {f"{name}-perfect" for name in ("suspend-threshold", "cap-threshold", "wait-awhile")}
     kinds = [kind for kind in get_args(ForecastKind) if kind != "learned" and "+" not in kind]
     valuing |= {f"{way}-{kind}" for way in ("booked", "bid-price") for kind in kinds}

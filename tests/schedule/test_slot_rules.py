@@ -14,6 +14,7 @@ from noonward.decision.cluster.view import RuleMemory, latest_start_s
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
+from noonward.schedule.cluster.claims import AHEAD
 from noonward.schedule.cluster.slot_rules import ceilings_of
 from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
@@ -89,11 +90,12 @@ def cheapest(view):
     return choices(scheduler, view)
 
 
-def plainly_cheapest(view, s):
-    """What ``cheapest-feasible`` is to answer: the best of all sites, the first of equals."""
+def plainly_cheapest(view, s, claimed=()):
+    """What ``cheapest-feasible`` is to answer: the best of all sites, the first of equals; some GPUs may be claimed."""
     job, best = int(view.asked_N[s]), (False, -np.inf, -1)
     for d in range(len(view.site_S)):
-        if view.mask_NA[s, 1 + d] and view.site_S["free"][d] >= view.job_J["gpus_min"][job]:
+        free = view.site_S["free"][d] - (claimed[d] if d != s and len(claimed) else 0)
+        if view.mask_NA[s, 1 + d] and free >= view.job_J["gpus_min"][job]:
             in_time = first_start_s(view, job, s, d) <= latest_start_s(view, job, d)
             value = run_value_usd(view, job, d) - travel_cost_usd(view, job, s, d)
             if best[2] < 0 or (in_time, value) > best[:2]:
@@ -101,10 +103,8 @@ def plainly_cheapest(view, s):
     return 1 + best[2]
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_cheapest_feasible_chooses_as_if_it_looked_at_every_site(seed):
-    """Up to 70 sites over three slots: prices change after the first, and what is free and who asks in every one."""
-    rng = np.random.default_rng(seed)
+def random_view(rng):
+    """A view of up to 70 sites and of jobs that may go to some of them."""
     sites, late_until_s = int(rng.integers(2, 71)), rng.choice([-np.inf, 1e4])
     site_S = [{"gpus": 4, "pue": rng.choice([1.1, 1.3])} for _ in range(sites)]
     jobs = [
@@ -130,18 +130,80 @@ def test_cheapest_feasible_chooses_as_if_it_looked_at_every_site(seed):
     for name in ("usd_per_gb", "kwh_per_gb", "seconds_per_gb"):
         np.fill_diagonal(view.link_IS[name], 0.0)
     summarize_links(view.site_S, view.link_IS, view.home_I)
+    return view
+
+
+def draw_question(rng, view, *, new_prices):
+    """Draws what is free, who asks and where jobs may go; prices where they are to be new."""
+    sites = len(view.site_S)
+    if new_prices:
+        view.site_S["price"] = rng.choice([-20.0, 30.0, 30.0, 80.0], sites)
+        view.site_S["carbon"] = rng.choice([20.0, 400.0], sites)
+    view.site_S["free"] = rng.integers(0, 3, sites)
+    view.asked_N[:] = rng.integers(-1, len(view.job_J), sites)
+    view.mask_NA[:, 1:] = rng.random((sites, sites)) < 0.7
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cheapest_feasible_chooses_as_if_it_looked_at_every_site(seed):
+    """Up to 70 sites over three slots: prices change after the first, and what is free and who asks in every one."""
+    rng = np.random.default_rng(seed)
+    view = random_view(rng)
+    sites = len(view.site_S)
     scheduler = make_scheduler("cheapest-feasible")
     scheduler.memory = ceilings_of(sites)
     for slot in range(3):
         view.run_1["now_s"] = 60.0 * slot
-        if slot != 1:
-            view.site_S["price"] = rng.choice([-20.0, 30.0, 30.0, 80.0], sites)
-            view.site_S["carbon"] = rng.choice([20.0, 400.0], sites)
-        view.site_S["free"] = rng.integers(0, 3, sites)
-        view.asked_N[:] = rng.integers(-1, len(jobs), sites)
-        view.mask_NA[:, 1:] = rng.random((sites, sites)) < 0.7
+        draw_question(rng, view, new_prices=slot != 1)
         want = [plainly_cheapest(view, s) if view.asked_N[s] >= 0 else 0 for s in range(sites)]
         assert choices(scheduler, view) == want
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cheapest_unclaimed_passes_over_what_jobs_on_their_way_will_take(seed):
+    """Several questions a slot, slots passed over now and then, and a restart: claims in a list, for every site."""
+    rng = np.random.default_rng(seed)
+    view = random_view(rng)
+    sites, slot = len(view.site_S), int(rng.integers(5))
+    view.link_IS["seconds_per_gb"] = rng.choice([0.0, 60.0, 6000.0], (sites, sites))
+    scheduler = make_scheduler("cheapest-unclaimed")
+    scheduler.memory = ceilings_of(sites, claims=True)
+    claims = []  # (site, GPUs, slot at whose begin it ends)
+    for question in range(12):
+        passed = int(rng.choice([0, 0, 1, 2, 7, 150])) if question else 1
+        slot += passed
+        view.run_1["now_s"] = 60.0 * slot
+        draw_question(rng, view, new_prices=passed > 0)
+        if question == 6:
+            state = scheduler.state()
+            scheduler = make_scheduler("cheapest-unclaimed")
+            scheduler.memory = ceilings_of(sites, claims=True)
+            scheduler.load_state(state)
+        claims = [one for one in claims if one[2] > slot]
+        claimed, want = np.zeros(sites), []
+        for site, gpus, _ in claims:
+            claimed[site] += gpus
+        for s in range(sites):
+            job = int(view.asked_N[s])
+            want.append(plainly_cheapest(view, s, claimed) if job >= 0 else 0)
+            if want[-1] not in (0, 1 + s):
+                d = want[-1] - 1
+                arrives = round(first_start_s(view, job, s, d) / 60.0)
+                claims.append((d, view.job_J["gpus_min"][job], min(arrives + 1, slot + AHEAD)))
+                claimed[d] += view.job_J["gpus_min"][job]
+        assert choices(scheduler, view) == want
+
+
+def test_cheapest_unclaimed_sends_one_job_to_one_free_gpu():
+    jobs = [{"gpus": 1}, {"gpus": 1}, {"gpus": 1}]
+    world = plain([1, 1], jobs, price=[[50.0], [50.0]])
+    ran = {
+        name: run(world.environment(), make_scheduler(name)).job_J[["site", "start_s"]].tolist()
+        for name in ("cheapest-feasible", "cheapest-unclaimed")
+    }
+    # The third job goes after the second one for nothing and comes back, or it waits for the first one to end.
+    assert ran["cheapest-feasible"] == [(0, 0.0), (1, 60.0), (0, 660.0)]
+    assert ran["cheapest-unclaimed"] == [(0, 0.0), (1, 60.0), (0, 600.0)]
 
 
 def test_cheapest_feasible_weighs_price_carbon_and_travel():

@@ -21,6 +21,7 @@ import numpy as np
 
 from noonward.data.scenarios.load import load_scenario
 from noonward.decision.scheduler import Scheduler
+from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.live.clock import ManualClock
 from noonward.live.config import checked_config
@@ -157,6 +158,9 @@ def served(content: dict[str, Any], *, slot_s: float = HOUR_S) -> Iterator[tuple
     Args:
         content: What its file says.
         slot_s: How often it decides, s.
+
+    Raises:
+        ScenarioError: It did not start, e.g. since its policy does not fit.
     """
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVICE, json.dumps(content), str(slot_s)],
@@ -167,7 +171,8 @@ def served(content: dict[str, Any], *, slot_s: float = HOUR_S) -> Iterator[tuple
     try:
         assert process.stdout is not None, "it is a pipe"
         found = re.search(r":(\d+)$", process.stdout.readline().strip())
-        assert found is not None, "a service prints its address when it is ready"
+        if found is None:
+            raise ScenarioError("the service of the benchmark ended before it was ready; what it wrote above says why")
         yield int(found[1]), process.pid
     finally:
         process.send_signal(signal.SIGTERM)

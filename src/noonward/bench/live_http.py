@@ -16,8 +16,10 @@ import numpy as np
 
 from noonward.bench.live import connected, request_of, resident_mb, served, service_content, submitted
 from noonward.bench.scale import JOBS, many_sites_content
+from noonward.errors import ScenarioError
 from noonward.evaluate.metrics import Metric
 from noonward.runtime.executor import Progress
+from noonward.schedule.policies import find_policy
 from noonward.units import HOUR_S
 
 RATE_PER_S: Final = 1000.0
@@ -33,8 +35,10 @@ LOOK_S: Final = 0.5
 BATCHES, BATCH = 5, 10_000
 """Batches of the largest size, sent one after the other, and jobs of each."""
 STEPS: Final = 2
-POLICY: Final = "cheapest-feasible"
-"""Policy of a service of many sites."""
+POLICY: Final = "cheapest-unclaimed"
+"""Policy of a service of many sites, and"""
+POLICY_OF_TWO: Final = "local-fcfs"
+"""that of two, unless said otherwise."""
 LONG_GPUS: Final = 64
 """GPUs of each of the jobs that wait from the beginning: as many as a job may ask for."""
 _JOB: Final = {"name": "job", "command": "true", "work": 60.0, "max_delay_s": 1e6}
@@ -51,6 +55,7 @@ def bench_http(
     database: str | None = None,
     sites: int | None = None,
     waiting: int = 0,
+    policy: str | None = None,
 ) -> list[Metric]:
     """Measures a service in a process of its own by a client that sends at a steady rate over loopback.
 
@@ -65,12 +70,21 @@ def bench_http(
         database: Address of an empty PostgreSQL database; None: a file.
         sites: Sites of the fleet of ``noonward bench scale``; None: the two of ``tiny``.
         waiting: Jobs that are submitted and decided about before; all but the few that fill the sites wait.
+        policy: Policy that decides; None: ``POLICY``, or ``POLICY_OF_TWO`` at two sites.
 
     Raises:
+        ScenarioError: There is no such policy of protocol each-slot.
         RuntimeError: The service refused a submission.
     """
     with tempfile.TemporaryDirectory() as folder:
         content, origins = _service(Path(folder), sites, database)
+        if policy is not None:
+            found = find_policy(policy, "cluster")
+            if "each-slot" not in found.protocols:
+                raise ScenarioError(
+                    f"policy {policy} does not answer the protocol each-slot, in which a benchmark asks"
+                )
+            content["policy"] = policy
         with served(content, slot_s=slot_s) as (port, process):
             if waiting:
                 asyncio.run(_batches(port, [_LONG | {"origin": origins[n % len(origins)]} for n in range(waiting)]))
@@ -94,7 +108,7 @@ def bench_http(
 def _service(folder: Path, sites: int | None, database: str | None) -> tuple[dict[str, Any], list[str]]:
     """Returns what the service's file says, and the ingress points of its jobs."""
     if sites is None:
-        return service_content(folder / "live", database=database), ["north"]
+        return service_content(folder / "live", policy=POLICY_OF_TWO, database=database), ["north"]
     fleet = many_sites_content(JOBS, sites)
     file = folder / "many-sites.yaml"
     file.write_text(json.dumps(fleet), encoding="utf-8")  # JSON is YAML, too

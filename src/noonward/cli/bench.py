@@ -66,6 +66,10 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="scale: processes that share the bound. [default: 1]", show_default=False),
+    ] = None,
     waiting: Annotated[
         int,
         typer.Option(
@@ -75,6 +79,14 @@ def bench(
             show_default=False,
         ),
     ] = 0,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="live --http: policy that decides. [default: local-fcfs; with --sites: cheapest-unclaimed]",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure how fast Noonward is here, on one core.
@@ -106,6 +118,7 @@ def bench(
                 database=database,
                 sites=sites,
                 waiting=waiting,
+                policy=policy,
             )
             if http
             else functools.partial(_bench_live, database=database, month=month),
@@ -117,7 +130,10 @@ def bench(
         "quarter": (bench_quarter, 9, "two processes; what compiles is in it where nothing is cached"),
         "scale": (
             functools.partial(
-                bench_scale, jobs=JOBS if jobs is None else jobs, sites=SITES if sites is None else sites
+                bench_scale,
+                jobs=JOBS if jobs is None else jobs,
+                sites=SITES if sites is None else sites,
+                workers=workers or 1,
             ),
             len(PARTS),
             REMARK,
@@ -129,13 +145,13 @@ def bench(
         raise ScenarioError(
             f"--month, --http and --database belong to 'noonward bench live'; leave them out for {part}"
         )
-    if part != "scale" and (jobs is not None or (sites is not None and not http)):
+    if part != "scale" and (jobs is not None or workers is not None or (sites is not None and not http)):
         raise ScenarioError(
-            "--jobs belongs to 'noonward bench scale', --sites also to 'noonward bench live --http'; leave them out "
-            f"for {part}"
+            "--jobs and --workers belong to 'noonward bench scale', --sites also to 'noonward bench live --http'; "
+            f"leave them out for {part}"
         )
-    if waiting and not http:
-        raise ScenarioError("--waiting belongs to 'noonward bench live --http'; leave it out")
+    if (waiting or policy is not None) and not http:
+        raise ScenarioError("--waiting and --policy belong to 'noonward bench live --http'; leave them out")
     if month and http:
         raise ScenarioError("--month and --http are two measurements; give one of them")
     measure, steps, remark = parts[part]

@@ -18,6 +18,7 @@ RECOMMENDED: Final = (
     ("bid-price-regression", "cluster", "the best rule, if jobs to come can be sampled: re-plans every hour"),
     ("bid-price-learned", "cluster", "the same with learned forecasts, in zones that they know"),
     ("cheapest-feasible", "cluster", "the simplest useful rule: the cheapest site now, no planning"),
+    ("cheapest-unclaimed", "cluster", "the same for ten sites or more: jobs do not all go to the same free GPUs"),
     ("bid-price-perfect", "cluster", "a benchmark: what perfect forecasts would add"),
     ("masac", "cluster", "research: the learned policy of the MASAC paper"),
     ("greedy-preferences", "cluster", "on-arrival scenarios: energy against the time that a job class values"),

@@ -28,7 +28,8 @@ MOST_WINDOWS: Final = 8
 LEAST_DAYS: Final = 2
 """Least days of a window that it proposes."""
 CANDIDATES: Final = (
-    "what-happened", "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible", "patient",
+    "what-happened", "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible",
+    "cheapest-unclaimed", "patient",
     "booked-persistence", "booked-regression", "bid-price-persistence", "bid-price-regression", "bid-price-neural",
 )  # fmt: skip
 """Policies that your own fleet compares, those that fit: what happened, rules, planners, learned ones. Where a zone

@@ -224,10 +224,9 @@ class Books:
             rows.append((seat, begun, self._site(seat.site), token))
         seen = []
         for one in decisions:
-            for each in () if one.seen.id in self._seen else one.seen.unstored():
-                if each.id not in self._seen:
-                    self._seen[each.id] = each
-                    seen.append((each.id, self.world.now_s, each.text, each.base.id if each.base else None))
+            for each in one.seen.unstored(self._seen):
+                self._seen[each.id] = each
+                seen.append((each.id, self.world.now_s, each.text, each.base.id if each.base else None))
         return Decided(
             self.world.now_s,
             rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -69,12 +69,14 @@ class Seen:
         before = "" if base is None else base.id
         self.id: str = hashlib.blake2b((before + text).encode(), digest_size=16).hexdigest()
 
-    def unstored(self) -> Iterator[Seen]:
-        """Yields what the store lacks, bases first."""
-        if not self.stored:
-            if self.base is not None:
-                yield from self.base.unstored()
-            yield self
+    def unstored(self, known: Container[str]) -> list[Seen]:
+        """Returns what the store lacks, bases first; none of those whose digest is known, nor what they rest on."""
+        found: list[Seen] = []
+        each: Seen | None = self
+        while each is not None and not each.stored and each.id not in known:
+            found.append(each)
+            each = each.base
+        return found[::-1]
 
 
 class CandidateTexts:
@@ -98,17 +100,16 @@ class CandidateTexts:
         self._last: dict[int, tuple[Seen, str]] = {}
         """Both of each asker."""
 
-    def of(self, asker: int, mask_A: U1, site_S: Records, now_s: float) -> tuple[Seen, str]:
-        """Returns what the asker of a job sees, and for each site 1 where it is feasible, else 0.
+    def of(self, asker: int, mask_A: U1) -> tuple[Seen, str]:
+        """Returns what the asker of a job sees, and for each site 1 where it is feasible, else 0; ``look`` comes first.
 
         Args:
             asker: Number of the asker.
             mask_A: What is feasible for the job: holding it, then each site.
-            site_S: Sites, as a view shows them.
-            now_s: Time, s.
         """
+        assert self._seen is not None, "look comes first"
         feasible = mask_A[1:].tobytes().translate(_DIGITS).decode()
-        self._last[asker] = self._renewed(site_S, now_s), self._shared.setdefault(feasible, feasible)
+        self._last[asker] = self._seen, self._shared.setdefault(feasible, feasible)
         return self._last[asker]
 
     def last(self, asker: int) -> tuple[Seen, str]:
@@ -119,10 +120,14 @@ class CandidateTexts:
         """Drops the texts of feasible sites, which were stored: no other job will share them."""
         self._shared = {}
 
-    def _renewed(self, site_S: Records, now_s: float) -> Seen:
-        """Returns what is seen of the sites.
+    def look(self, site_S: Records, now_s: float) -> None:
+        """Notes what all askers of a question see of the sites.
 
         After an hour all is noted again: what is stored is deleted when it is old and nothing stored names it.
+
+        Args:
+            site_S: Sites, as a view shows them.
+            now_s: Time, s.
         """
         seen_SX = np.empty((len(site_S), len(SEEN)))
         for n, name in enumerate(SEEN):
@@ -136,12 +141,11 @@ class CandidateTexts:
         if base is not None and now_s - base.at_s >= HOUR_S:
             base = None
         if base is not None and not changed:
-            return base
+            return
         if base is not None and (len(changed) > MOST_SHARE * len(self._sites) or base.changes >= MOST_CHANGES):
             base = None
         parts = self._parts if base is None else [self._parts[s] for s in changed]
         self._seen = Seen(f"[{','.join(parts)}]", now_s, base)
-        return self._seen
 
 
 def _part(site: str, free: float, waiting: float, price: float, carbon: float) -> str:

@@ -130,6 +130,7 @@ class World:
         self._each_slot = brief.protocol == "each-slot"
         self._coming: dict[int, Arrival] = {}
         self._texts = CandidateTexts(brief.sites)
+        self._looked = 0
         self.ended: set[int] = set()
         self._opened: set[int] = set()
         self._settled_h = 0
@@ -553,7 +554,10 @@ class World:
 
     def _candidate_texts(self, asker: int) -> tuple[Seen, str]:
         """Returns what is noted of every site for an asker's job."""
-        texts = self._texts.of(asker, self.view.mask_NA[asker], self.view.site_S, self.now_s)
+        if self._looked != self.asks:
+            self._looked = self.asks
+            self._texts.look(self.view.site_S, self.now_s)
+        texts = self._texts.of(asker, self.view.mask_NA[asker])
         if self._held is not None:
             self._held.see(asker, self._texts.seen_SX)
         return texts

@@ -41,6 +41,7 @@ from noonward.schedule.cluster.routing import CheapestNow, Clock, Gang, LimitS, 
 from noonward.schedule.cluster.slot_rules import (
     CarbonGreedy,
     CheapestFeasible,
+    CheapestUnclaimed,
     LocalBackfill,
     LocalFcfs,
     MostFree,
@@ -206,6 +207,7 @@ def _add_slot_rules(registry: Registry) -> None:
     _add(registry, "random", RandomMasked, "control")
     _add(registry, "most-free", MostFree, "rule", "control")
     _add(registry, "cheapest-feasible", CheapestFeasible, "rule", "control")
+    _add(registry, "cheapest-unclaimed", CheapestUnclaimed, "rule", "control")
     _add(registry, "patient", Patient, "rule", "control")
     _add(registry, WHAT_HAPPENED, WhatHappened, "recorded")
 

@@ -1,4 +1,4 @@
-"""Rules of protocol each-slot: local first-come-first-served, greedy, random, most free, cheapest now, patient."""
+"""Rules of protocol each-slot: local first-come-first-served, greedy, random, most free, cheapest, patient."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from noonward.decision.cluster.value import (
 from noonward.decision.cluster.view import PER_JOB, Answers, ClusterView, RuleMemory, latest_start_s
 from noonward.decision.scheduler import CompiledScheduler, State, checked_state
 from noonward.draws import random_below
+from noonward.schedule.cluster.claims import CLAIM_ROWS, claim, end_claims
 from noonward.units import HOUR_S
 
 WAIT_ABOVE: Final = 0.7
@@ -35,8 +36,11 @@ BLOCK: Final = 16
 """Successive sites that it can pass over at once."""
 PRICES, INTENSITIES = KINDS, KINDS + 1
 """Rows of its ``memory.table_XY``, after those of kinds: prices and intensities that these hold for, by site."""
-PRICES_S, LEAST_CARBON = range(2)
-"""Positions in its ``memory.number_P``: when it last looked at prices, s, and the lowest intensity, g/kWh."""
+CLAIMS: Final = KINDS + 2
+"""First of its rows of claims, where ``cheapest-unclaimed`` keeps them."""
+PRICES_S, LEAST_CARBON, COUNTED = range(3)
+"""Positions in its ``memory.number_P``: when it last looked at prices, s, the lowest intensity, g/kWh, and the slot up
+to which claims were ended, -1 before the first."""
 HOUR, HOURS = range(2)
 """Positions in ``memory.number_P`` of ``patient``: the last hour noted, and how many have been."""
 
@@ -185,11 +189,13 @@ def cheapest_site(view: ClusterView, s: int, job: int) -> int:
     Where jobs may be late, sites at which it starts in time come before others: a move takes a slot, and makes a job
     late that had to start at once.
     """
-    return _cheapest_below(view, s, job, False, view.clock_SF[0], 0.0)
+    return _cheapest_below(view, s, job, False, view.clock_SF[0], 0.0, view.clock_SF[0, :0])
 
 
 @kernel(inline=True, allocates=False)
-def _cheapest_below(view: ClusterView, s: int, job: int, bounded: bool, ceiling_X: F8, travel_usd: float) -> int:
+def _cheapest_below(
+    view: ClusterView, s: int, job: int, bounded: bool, ceiling_X: F8, travel_usd: float, claimed_S: F8
+) -> int:
     """Does what ``cheapest_site`` does; leaves out sites at which a job surely earns no more than at one it has seen.
 
     Args:
@@ -199,6 +205,7 @@ def _cheapest_below(view: ClusterView, s: int, job: int, bounded: bool, ceiling_
         bounded: Whether bounds are given.
         ceiling_X: What it earns by running at a site at most, per unit of work, USD; then the most of each ``BLOCK``.
         travel_usd: What its journey costs at least to a site other than s and its home, USD.
+        claimed_S: Free GPUs of other sites that are not for this job; empty: none.
     """
     best, most, best_in_time = -1, -np.inf, False
     sites, work, home = view.site_S.shape[0], view.job_J[job].work, view.home_I[view.job_J[job].origin]
@@ -211,6 +218,8 @@ def _cheapest_below(view: ClusterView, s: int, job: int, bounded: bool, ceiling_
             if bounded and best_in_time and work * ceiling_X[d] - travel_usd <= most and d != s and d != home:
                 continue
             if not view.mask_NA[s, 1 + d] or view.site_S[d].free < view.job_J[job].gpus_min:
+                continue
+            if d != s and d < claimed_S.shape[0] and view.site_S[d].free - claimed_S[d] < view.job_J[job].gpus_min:
                 continue
             value = run_value_usd(view, job, d)
             if best_in_time and value <= most:
@@ -226,13 +235,32 @@ def _cheapest_below(view: ClusterView, s: int, job: int, bounded: bool, ceiling_
 def _cheapest_feasible(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     _note_prices(view, memory)
     for s in range(view.site_S.shape[0]):
+        if view.asked_N[s] >= 0:
+            answers.answer_N[s].choice = 1 + _cheapest(view, memory, s, view.asked_N[s], memory.table_XY[PRICES, :0])
+
+
+@rule
+def _cheapest_unclaimed(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
+    _note_prices(view, memory)
+    sites, claim_XS = view.site_S.shape[0], memory.table_XY[CLAIMS:]
+    memory.number_P[COUNTED] = end_claims(view, claim_XS, int(memory.number_P[COUNTED]))
+    for s in range(sites):
         job = view.asked_N[s]
-        if job >= 0 and view.job_J[job].work > 0.0:
-            row = _ceilings(view, memory, job)
-            travel_usd = least_travel_cost_usd(view, job, s, memory.number_P[LEAST_CARBON])
-            answers.answer_N[s].choice = 1 + _cheapest_below(view, s, job, True, memory.table_XY[row], travel_usd)
-        elif job >= 0:
-            answers.answer_N[s].choice = 1 + cheapest_site(view, s, job)
+        if job >= 0:
+            best = _cheapest(view, memory, s, job, claim_XS[0, :sites])
+            answers.answer_N[s].choice = 1 + best
+            if best >= 0 and best != s:
+                claim(view, claim_XS, job, s, best)
+
+
+@kernel(inline=True, allocates=False)
+def _cheapest(view: ClusterView, memory: RuleMemory, s: int, job: int, claimed_S: F8) -> int:
+    """Does what ``cheapest_site`` does, without what is claimed, by ceilings where the job has any."""
+    if view.job_J[job].work <= 0.0:
+        return _cheapest_below(view, s, job, False, claimed_S, 0.0, claimed_S)
+    row = _ceilings(view, memory, job)
+    travel_usd = least_travel_cost_usd(view, job, s, memory.number_P[LEAST_CARBON])
+    return _cheapest_below(view, s, job, True, memory.table_XY[row], travel_usd, claimed_S)
 
 
 @kernel(inline=True, allocates=False)
@@ -297,12 +325,46 @@ class CheapestFeasible(SlotRule):
         checked_state(self, state, RuleMemory.make()._asdict(), grows=PER_JOB)
 
 
-def ceilings_of(sites: int) -> RuleMemory:
-    """Returns the memory of ``cheapest-feasible`` for so many sites: it knows no prices, and no ceiling of any job."""
+class CheapestUnclaimed(CheapestFeasible):
+    """As ``cheapest-feasible``, but GPUs that a job on its way to a site will take are not free for another one.
+
+    At many sites, or with many jobs that wait, ``cheapest-feasible`` sends each of them to the same few free GPUs; all
+    but a few find none there, and go on to the next. A job claims its smallest gang from the answer that sends it until
+    the slot in which it arrives is over (``claims``). A job that waits at the site itself may take them all the same.
+    """
+
+    rule = staticmethod(_cheapest_unclaimed)
+
+    def make_memory(self, brief: Brief, rng: np.random.Generator) -> RuleMemory:
+        """Returns a memory for the sites' prices, ceilings and claims."""
+        return ceilings_of(len(brief.sites), claims=True)
+
+    def state(self) -> State:
+        """Returns a copy of the claims; the rest follows from the view."""
+        return {"claim_XS": self.memory.table_XY[CLAIMS:].copy(), "counted": self.memory.number_P[COUNTED:].copy()}
+
+    def load_state(self, state: State) -> None:
+        """Restores the claims.
+
+        Raises:
+            ScenarioError: The state is of another scheduler.
+        """
+        checked = checked_state(self, state, CheapestUnclaimed.state(self))
+        self.memory.table_XY[CLAIMS:] = checked["claim_XS"]
+        self.memory.number_P[COUNTED:] = checked["counted"]
+
+
+def ceilings_of(sites: int, *, claims: bool = False) -> RuleMemory:
+    """Returns the memory of ``cheapest-feasible`` for so many sites: it knows no prices, and no ceiling of any job.
+
+    Args:
+        sites: Sites.
+        claims: Whether it has room for claims, too, and none yet.
+    """
+    columns = sites + -(-sites // BLOCK)
+    ceilings, claimed = np.full((CLAIMS, columns), np.nan), np.zeros((CLAIM_ROWS if claims else 0, columns))
     return RuleMemory.make(
-        numbers=(-1.0, 0.0),
-        table=np.full((KINDS + 2, sites + -(-sites // BLOCK)), np.nan),
-        index=np.full((KINDS, 1), -1),
+        numbers=(-1.0, 0.0, -1.0), table=np.concatenate([ceilings, claimed]), index=np.full((KINDS, 1), -1)
     )
 
 

@@ -1,0 +1,50 @@
+"""Claims: GPUs of a site for jobs that a rule has sent there, until the slot in which they arrive is over."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from noonward.arrays import F8
+from noonward.compiled import kernel
+from noonward.decision.cluster.feasibility import joins_at
+from noonward.decision.cluster.view import ClusterView
+
+AHEAD: Final = 96
+"""Slots ahead in which ends of claims are told apart; that of a longer journey ends with the last of them."""
+CLAIM_ROWS: Final = 1 + AHEAD
+"""Rows of a table of claims by site: GPUs in all, then those whose claims end as a slot begins, by slot mod AHEAD."""
+
+
+@kernel(inline=True, allocates=False)
+def slot_of(view: ClusterView, time_s: float) -> int:
+    """Returns the number of the slot that begins at a time."""
+    return int(np.round(time_s / view.run_1[0].slot_s))
+
+
+@kernel(inline=True, allocates=False)
+def end_claims(view: ClusterView, claim_XS: F8, counted: int) -> int:
+    """Ends the claims of jobs that arrived before this slot; returns the slot's number.
+
+    Args:
+        view: View.
+        claim_XS: Claims.
+        counted: Slot up to which they were ended before; below 0: they are blank.
+    """
+    now = slot_of(view, view.run_1[0].now_s)
+    for slot in range(max(counted + 1, now - AHEAD + 1), now + 1):
+        row = 1 + slot % AHEAD
+        for s in range(view.site_S.shape[0]):
+            claim_XS[0, s] -= claim_XS[row, s]
+            claim_XS[row, s] = 0.0
+    return now
+
+
+@kernel(inline=True, allocates=False)
+def claim(view: ClusterView, claim_XS: F8, job: int, s: int, d: int) -> None:
+    """Claims the smallest gang of a job that is sent from site s to site d now, until after the slot of its arrival."""
+    last = slot_of(view, view.run_1[0].now_s) + AHEAD
+    end = min(slot_of(view, joins_at(view, job, s, d)) + 1, last)
+    claim_XS[0, d] += view.job_J[job].gpus_min
+    claim_XS[1 + end % AHEAD, d] += view.job_J[job].gpus_min

@@ -3,6 +3,7 @@
 import pytest
 
 from noonward.bench import live_http
+from noonward.errors import ScenarioError
 
 
 def test_it_measures_a_service_of_its_own(monkeypatch):
@@ -40,6 +41,38 @@ def test_it_decides_as_often_as_it_is_told(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             live_http.bench_http(lambda step: None, **given)
     assert asked == [3600.0, 20.0]
+
+
+def test_it_decides_by_the_policy_that_is_named(monkeypatch):
+    decides = []
+
+    def served(content, *, slot_s):
+        decides.append(content["policy"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(live_http, "served", served)
+    for given in ({}, {"sites": 3}, {"sites": 3, "policy": "patient"}, {"policy": "patient"}):
+        with pytest.raises(KeyboardInterrupt):
+            live_http.bench_http(lambda step: None, **given)
+    assert decides == ["local-fcfs", "cheapest-unclaimed", "patient", "patient"]
+
+
+def test_jobs_that_would_wait_for_an_hour_are_refused():
+    with pytest.raises(ScenarioError, match=r"every 3600 s; let it decide every 600 s at least, e\.g\. --every 20s"):
+        live_http.bench_http(lambda step: None, waiting=10)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("nonsense", "unknown policy 'nonsense'"),
+        ("dp", "does not answer the protocol each-slot"),
+        ("bid-price-perfect", "ended before it was ready"),
+    ],
+)
+def test_a_policy_that_a_service_cannot_ask_is_refused(policy, words):
+    with pytest.raises(ScenarioError, match=words):
+        live_http.bench_http(lambda step: None, policy=policy)
 
 
 def test_what_is_not_stored_is_an_error(monkeypatch):

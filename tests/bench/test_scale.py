@@ -1,5 +1,7 @@
 """The benchmark of many jobs at many sites: its world grows by the window, and every part has a name."""
 
+import functools
+import time
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +9,10 @@ import pytest
 
 from noonward.bench import scale
 from noonward.bench.scale import LEAST_H, PARTS, Scale, bench_scale, many_sites
+from noonward.bound.cluster_utility.many_jobs import many_jobs_bound
 from noonward.data.environments import build_environment
 from noonward.errors import ScenarioError
+from noonward.runtime.processes import Processes
 
 
 def test_many_sites_are_of_few_kinds_and_as_many_jobs_come_to_each_whatever_their_number():
@@ -50,6 +54,20 @@ def test_every_part_of_a_run_is_timed_per_job(monkeypatch):
         assert f"| `{general}` |" in page
         group, word, *_ = general.split("/")
         assert (word if group == "scale" else f"{group}/{word}") in scale.REMARK
+
+
+def test_workers_share_the_bound_and_their_time_counts(monkeypatch):
+    monkeypatch.setattr(scale, "Processes", functools.partial(Processes, patience_s=0.0, start_s=0.0))
+    environment = build_environment(many_sites(1000, 2))
+    found, elsewhere_s = [], []
+    for workers in (1, 2):
+        began_s, here_s = scale._cpu_s(), time.process_time()
+        with scale._shared(workers) as map_pieces:
+            bound = many_jobs_bound(environment, map_pieces=map_pieces)
+        found.append((bound.upper_usd, bound.lower_usd))
+        elsewhere_s.append(scale._cpu_s() - began_s - (time.process_time() - here_s))
+    assert found[0] == found[1]
+    assert abs(elsewhere_s[0]) < 0.1 < elsewhere_s[1]
 
 
 @pytest.mark.parametrize(("jobs", "name"), [(10_000_000, "1e7_jobs_400_sites"), (1500, "1500_jobs_400_sites")])

@@ -364,6 +364,10 @@ def test_figures_of_bench_live_http(noonward: CommandLine, monkeypatch: pytest.M
     hold_against_page("bench live --http", [noonward("bench", "live", *short, "--json").out])
     refused = noonward("bench", "live", "--http", "--month")
     assert (refused.code, "give one of them" in refused.err) == (2, True)
+    refused = noonward("bench", "live", "--policy", "patient")
+    assert (refused.code, "--policy belong to 'noonward bench live --http'" in refused.err) == (2, True)
+    refused = noonward("bench", "live", "--workers", 2)
+    assert (refused.code, "--workers belong to 'noonward bench scale'" in refused.err) == (2, True)
 
 
 SMALL_NETS = ("environments=2", "hidden=[8,8]", "batch=8", "validation_environments=1")

@@ -14,7 +14,7 @@ from noonward.decision.cluster.view import RuleMemory, latest_start_s
 from noonward.decision.scheduler import Scheduler
 from noonward.engine.cluster.engine import ClusterEngine
 from noonward.engine.run import run
-from noonward.schedule.cluster.claims import AHEAD
+from noonward.schedule.cluster.claims import AHEAD, CLAIM_ROWS, end_claims
 from noonward.schedule.cluster.slot_rules import ceilings_of
 from noonward.schedule.policies import make_scheduler
 from reference.small_worlds import plain
@@ -192,6 +192,17 @@ def test_cheapest_unclaimed_passes_over_what_jobs_on_their_way_will_take(seed):
                 claims.append((d, view.job_J["gpus_min"][job], min(arrives + 1, slot + AHEAD)))
                 claimed[d] += view.job_J["gpus_min"][job]
         assert choices(scheduler, view) == want
+
+
+def test_claims_that_were_stored_when_slots_were_shorter_end_at_once():
+    view = make_view([{"gpus": 4, "free": 2}, {"gpus": 4, "free": 2}], asked=(-1, -1))
+    view.run_1["now_s"] = 600.0
+    claim_XS = np.zeros((CLAIM_ROWS, 2))
+    claim_XS[0, 1] = claim_XS[20, 1] = 3.0
+    assert end_claims(view, claim_XS, 10) == 10
+    assert claim_XS.sum() == 6.0
+    assert end_claims(view, claim_XS, 30) == 10
+    assert not claim_XS.any()
 
 
 def test_cheapest_unclaimed_sends_one_job_to_one_free_gpu():

@@ -38,7 +38,9 @@ STEPS: Final = 2
 POLICY: Final = "cheapest-unclaimed"
 """Policy of a service of many sites, and"""
 POLICY_OF_TWO: Final = "local-fcfs"
-"""that of two, unless said otherwise."""
+"""that of ``tiny``, unless said otherwise."""
+MOST_SLOT_S: Final = 600.0
+"""Longest time between decisions where jobs are to be decided about before, s."""
 LONG_GPUS: Final = 64
 """GPUs of each of the jobs that wait from the beginning: as many as a job may ask for."""
 _JOB: Final = {"name": "job", "command": "true", "work": 60.0, "max_delay_s": 1e6}
@@ -70,19 +72,25 @@ def bench_http(
         database: Address of an empty PostgreSQL database; None: a file.
         sites: Sites of the fleet of ``noonward bench scale``; None: the two of ``tiny``.
         waiting: Jobs that are submitted and decided about before; all but the few that fill the sites wait.
-        policy: Policy that decides; None: ``POLICY``, or ``POLICY_OF_TWO`` at two sites.
+        policy: Policy that decides; None: ``POLICY``, or ``POLICY_OF_TWO`` without ``sites``.
 
     Raises:
-        ScenarioError: There is no such policy of protocol each-slot.
+        ScenarioError: There is no such policy of protocol each-slot, or jobs are to wait, and the service decides so
+            seldom that they would wait for that first.
         RuntimeError: The service refused a submission.
     """
+    if waiting and slot_s > MOST_SLOT_S:
+        raise ScenarioError(
+            f"jobs that wait are decided about before, but the service decides every {slot_s:g} s; let it decide every "
+            f"{MOST_SLOT_S:g} s at least, e.g. --every 20s"
+        )
     with tempfile.TemporaryDirectory() as folder:
         content, origins = _service(Path(folder), sites, database)
         if policy is not None:
             found = find_policy(policy, "cluster")
             if "each-slot" not in found.protocols:
                 raise ScenarioError(
-                    f"policy {policy} does not answer the protocol each-slot, in which a benchmark asks"
+                    f"policy {policy} does not answer the protocol each-slot, which this benchmark uses"
                 )
             content["policy"] = policy
         with served(content, slot_s=slot_s) as (port, process):
@@ -169,18 +177,20 @@ async def _batches(port: int, jobs: Sequence[dict[str, Any]]) -> float:
 
 
 async def _decided(port: int) -> None:
-    """Waits until the first round of decisions is over."""
-    while not await _rounds_s(port):
+    """Waits until all jobs have been decided about."""
+    while not re.search(r'^noonward_jobs{state="submitted"} 0$', await _metrics(port), re.MULTILINE):
         await asyncio.sleep(LOOK_S)
 
 
 async def _rounds_s(port: int) -> dict[float, float]:
     """Returns the time of a round of decisions by quantile, s, as the service tells it; nothing before the first."""
+    told = re.findall(r'^noonward_round_seconds{quantile="(.+)"} (\S+)$', await _metrics(port), re.MULTILINE)
+    return {float(q): float(seconds) for q, seconds in told}
+
+
+async def _metrics(port: int) -> str:
+    """Returns the service's figures in the text format of Prometheus."""
     async with connected(port) as (reader, writer):
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         await writer.drain()
-        told = (await reader.read()).decode()
-    return {
-        float(q): float(seconds)
-        for q, seconds in re.findall(r'^noonward_round_seconds{quantile="(.+)"} (\S+)$', told, re.M)
-    }
+        return (await reader.read()).decode()

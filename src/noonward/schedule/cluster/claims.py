@@ -12,7 +12,7 @@ from noonward.decision.cluster.feasibility import joins_at
 from noonward.decision.cluster.view import ClusterView
 
 AHEAD: Final = 96
-"""Slots ahead in which ends of claims are told apart; that of a longer journey ends with the last of them."""
+"""Longest claim, slots; that of a longer journey ends before the job is there."""
 CLAIM_ROWS: Final = 1 + AHEAD
 """Rows of a table of claims by site: GPUs in all, then those whose claims end as a slot begins, by slot mod AHEAD."""
 
@@ -30,9 +30,12 @@ def end_claims(view: ClusterView, claim_XS: F8, counted: int) -> int:
     Args:
         view: View.
         claim_XS: Claims.
-        counted: Slot up to which they were ended before; below 0: they are blank.
+        counted: Slot up to which they were ended before; below 0: they are blank. One in the future means that slots
+            were shorter when claims were stored: all of them end.
     """
     now = slot_of(view, view.run_1[0].now_s)
+    if counted > now:
+        claim_XS[:, :] = 0.0
     for slot in range(max(counted + 1, now - AHEAD + 1), now + 1):
         row = 1 + slot % AHEAD
         for s in range(view.site_S.shape[0]):
@@ -43,7 +46,10 @@ def end_claims(view: ClusterView, claim_XS: F8, counted: int) -> int:
 
 @kernel(inline=True, allocates=False)
 def claim(view: ClusterView, claim_XS: F8, job: int, s: int, d: int) -> None:
-    """Claims the smallest gang of a job that is sent from site s to site d now, until after the slot of its arrival."""
+    """Claims the smallest gang of a job that is sent from site s to site d now, until the slot of its arrival is over.
+
+    The claim stays where the job is withdrawn on its way, or where something else than the rule changes what is done.
+    """
     last = slot_of(view, view.run_1[0].now_s) + AHEAD
     end = min(slot_of(view, joins_at(view, job, s, d)) + 1, last)
     claim_XS[0, d] += view.job_J[job].gpus_min

@@ -255,7 +255,7 @@ def _cheapest_unclaimed(view: ClusterView, answers: Answers, memory: RuleMemory)
 
 @kernel(inline=True, allocates=False)
 def _cheapest(view: ClusterView, memory: RuleMemory, s: int, job: int, claimed_S: F8) -> int:
-    """Does what ``cheapest_site`` does, without what is claimed, by ceilings where the job has any."""
+    """Does what ``cheapest_site`` does, but leaves out claimed GPUs, and uses ceilings if the job has any work."""
     if view.job_J[job].work <= 0.0:
         return _cheapest_below(view, s, job, False, claimed_S, 0.0, claimed_S)
     row = _ceilings(view, memory, job)
@@ -330,7 +330,8 @@ class CheapestUnclaimed(CheapestFeasible):
 
     At many sites, or with many jobs that wait, ``cheapest-feasible`` sends each of them to the same few free GPUs; all
     but a few find none there, and go on to the next. A job claims its smallest gang from the answer that sends it until
-    the slot in which it arrives is over (``claims``). A job that waits at the site itself may take them all the same.
+    the slot in which it arrives is over, for 96 slots at most (``claims``). A claim reserves nothing: a job that waits
+    at the site itself may take the GPUs. A job that starts in the slot of its arrival counts twice for the rest of it.
     """
 
     rule = staticmethod(_cheapest_unclaimed)

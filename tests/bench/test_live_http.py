@@ -58,7 +58,7 @@ def test_it_decides_by_the_policy_that_is_named(monkeypatch):
 
 
 def test_jobs_that_would_wait_for_an_hour_are_refused():
-    with pytest.raises(ScenarioError, match=r"every 3600 s; let it decide every 600 s at least, e\.g\. --every 20s"):
+    with pytest.raises(ScenarioError, match=r"every 3600 s; let it decide at least every 600 s, e\.g\. --every 20s"):
         live_http.bench_http(lambda step: None, waiting=10)
 
 

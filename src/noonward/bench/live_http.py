@@ -81,8 +81,8 @@ def bench_http(
     """
     if waiting and slot_s > MOST_SLOT_S:
         raise ScenarioError(
-            f"jobs that wait are decided about before, but the service decides every {slot_s:g} s; let it decide every "
-            f"{MOST_SLOT_S:g} s at least, e.g. --every 20s"
+            f"jobs that wait are decided about before, but the service decides every {slot_s:g} s; let it decide at "
+            f"least every {MOST_SLOT_S:g} s, e.g. --every 20s"
         )
     with tempfile.TemporaryDirectory() as folder:
         content, origins = _service(Path(folder), sites, database)

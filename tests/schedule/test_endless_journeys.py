@@ -9,7 +9,7 @@ import sys
 import pytest
 
 POLICIES = (
-    *("local-fcfs", "random", "cheapest-feasible", "price-greedy"),
+    *("local-fcfs", "random", "cheapest-feasible", "cheapest-unclaimed", "price-greedy"),
     *("booked-perfect", "booked-noisy", "bid-price-perfect", "bid-price-noisy"),
 )
 DATA = "jobs.kinds.text-generation.data={low_gb: 1e18, high_gb: 1e18}"

@@ -36,9 +36,7 @@ BATCHES, BATCH = 5, 10_000
 """Batches of the largest size, sent one after the other, and jobs of each."""
 STEPS: Final = 2
 POLICY: Final = "cheapest-unclaimed"
-"""Policy of a service of many sites, and"""
-POLICY_OF_TWO: Final = "local-fcfs"
-"""that of ``tiny``, unless said otherwise."""
+"""Policy of a service of many sites, unless said otherwise."""
 MOST_SLOT_S: Final = 600.0
 """Longest time between decisions where jobs are to be decided about before, s."""
 LONG_GPUS: Final = 64
@@ -72,7 +70,7 @@ def bench_http(
         database: Address of an empty PostgreSQL database; None: a file.
         sites: Sites of the fleet of ``noonward bench scale``; None: the two of ``tiny``.
         waiting: Jobs that are submitted and decided about before; all but the few that fill the sites wait.
-        policy: Policy that decides; None: ``POLICY``, or ``POLICY_OF_TWO`` without ``sites``.
+        policy: Policy that decides; None: ``POLICY``, or without ``sites`` that of ``service_content``.
 
     Raises:
         ScenarioError: There is no such policy of protocol each-slot, or jobs are to wait, and the service decides so
@@ -116,7 +114,7 @@ def bench_http(
 def _service(folder: Path, sites: int | None, database: str | None) -> tuple[dict[str, Any], list[str]]:
     """Returns what the service's file says, and the ingress points of its jobs."""
     if sites is None:
-        return service_content(folder / "live", policy=POLICY_OF_TWO, database=database), ["north"]
+        return service_content(folder / "live", database=database), ["north"]
     fleet = many_sites_content(JOBS, sites)
     file = folder / "many-sites.yaml"
     file.write_text(json.dumps(fleet), encoding="utf-8")  # JSON is YAML, too

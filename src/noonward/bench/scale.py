@@ -24,15 +24,15 @@ from noonward.data.scenarios.load import scenario_from
 from noonward.data.signals.calibration import load_calibration
 from noonward.engine.run import run
 from noonward.errors import ScenarioError
-from noonward.evaluate.bound_runs import PieceRun
+from noonward.evaluate.bound_runs import pieces_by
 from noonward.evaluate.metrics import Metric
 from noonward.evaluate.statistics import mean
 from noonward.ledger.ledger import settle
 from noonward.ledger.record import write_record
 from noonward.model.cluster.environment import Environment
 from noonward.model.cluster.scenario import Scenario
-from noonward.runtime.executor import map_runs
 from noonward.runtime.processes import Processes
+from noonward.schedule.cluster.bid_price import KINDS_EXPECTED
 from noonward.schedule.plan.solve import Planner
 from noonward.schedule.policies import make_scheduler
 from noonward.seeding import stream
@@ -51,7 +51,7 @@ SEED: Final = 0
 RULE: Final = "cheapest-feasible"
 """Rule that is taken through the whole path."""
 PLANNER: Final = "bid-price-regression"
-BY_KIND: Final = "bid-price(forecast=regression, expected=20000, exact_sites={})"
+BY_KIND: Final = f"bid-price(forecast=regression, expected={KINDS_EXPECTED}, exact_sites={{}})"
 """The same, where sites beyond so many are priced by kind. The same weighted jobs to come are planned with in both."""
 REFERENCE: Final = "local-fcfs"
 """Where the possible improvement begins."""
@@ -255,7 +255,7 @@ def _shared(workers: int) -> Iterator[MapPieces]:
         yield in_turn
         return
     with contextlib.closing(Processes(workers)) as executor:
-        yield lambda pieces: map_runs([PieceRun("bound", piece) for piece in pieces], executor)
+        yield pieces_by(executor, "bound")
 
 
 def _kinds_of_sites(scale: Scale) -> list[Metric]:

@@ -94,7 +94,7 @@ class BoundRun:
 
     def in_pieces(self, executor: Executor | None) -> FoundBound:
         """Returns the bound, whose pieces an executor carries out."""
-        return self._found(lambda pieces: map_runs([PieceRun(self.label, piece) for piece in pieces], executor))
+        return self._found(pieces_by(executor, self.label))
 
     def _found(self, map_pieces: MapPieces | None) -> FoundBound:
         environment = environment_of(self.scenario, self.index, self.seed)
@@ -149,6 +149,16 @@ class PieceRun(PlainSpec):
     def run(self) -> Any:
         """Returns what it finds."""
         return self.piece.found()
+
+
+def pieces_by(executor: Executor | None, of: str) -> MapPieces:
+    """Returns what has an executor carry out the pieces of a bound.
+
+    Args:
+        executor: As ``map_runs`` takes it.
+        of: Which bound.
+    """
+    return lambda pieces: map_runs([PieceRun(of, piece) for piece in pieces], executor)
 
 
 def map_with_bounds(

@@ -29,8 +29,8 @@ LEAST_DAYS: Final = 2
 """Least days of a window that it proposes."""
 CANDIDATES: Final = (
     "what-happened", "local-fcfs", "local-backfill", "price-greedy", "carbon-greedy", "cheapest-feasible",
-    "cheapest-unclaimed", "patient",
-    "booked-persistence", "booked-regression", "bid-price-persistence", "bid-price-regression", "bid-price-neural",
+    "cheapest-unclaimed", "patient", "booked-persistence", "booked-regression", "bid-price-persistence",
+    "bid-price-regression", "bid-price-neural",
 )  # fmt: skip
 """Policies that your own fleet compares, those that fit: what happened, rules, planners, learned ones. Where a zone
 has a day-ahead market, planners read published prices (``with_published``)."""

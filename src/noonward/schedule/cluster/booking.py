@@ -40,6 +40,12 @@ whose row was opened last."""
 
 
 @kernel(inline=True, allocates=False)
+def slot_now(view: ClusterView) -> int:
+    """Returns the number of the current slot."""
+    return int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+
+
+@kernel(inline=True, allocates=False)
 def first_slot(view: ClusterView, job: int, s: int, d: int) -> int:
     """Returns the first slot in which a job at site s can start at site d."""
     return int(np.round(min(first_start_s(view, job, s, d) / view.run_1[0].slot_s, NEVER)))
@@ -215,7 +221,7 @@ def _start(memory: RuleMemory, job: int, slot: int) -> None:
 @rule
 def _booked(view: ClusterView, answers: Answers, memory: RuleMemory) -> None:
     now_s, slot_s = view.run_1[0].now_s, view.run_1[0].slot_s
-    slot = int(np.round(now_s / slot_s))
+    slot = slot_now(view)
     if slot != memory.number_P[FREED]:
         _follow_jobs(view, memory, slot)
     _free_past(memory, slot)

@@ -14,7 +14,7 @@ from noonward.compiled import kernel
 from noonward.decision.cluster.lives import is_down, may_cap, may_start_capped, progress_s, slack_left_s, unit_s
 from noonward.decision.cluster.value import expected_share, extra_power_w, gang_at, run_seconds
 from noonward.decision.cluster.view import ASK_RUNNING, HOLD, Answers, ClusterView, fits
-from noonward.schedule.cluster.booking import first_slot, overrun_slots
+from noonward.schedule.cluster.booking import first_slot, overrun_slots, slot_now
 from noonward.schedule.cluster.capacity_prices import LONGEST_H, Prices, describe, is_due, start_range_s
 from noonward.schedule.cluster.caps import best_cap, run_usd
 from noonward.schedule.cluster.kinds import Kinds
@@ -213,7 +213,7 @@ def choose_cap(
         (cap, what it saves against full power in USD, slots to book for from now on).
     """
     slot_s, freedom = view.run_1[0].slot_s, view.freedom_C[view.job_J[job].class_]
-    slot, per_hour = int(np.round(view.run_1[0].now_s / slot_s)), int(np.round(HOUR_S / slot_s))
+    slot, per_hour = slot_now(view), int(np.round(HOUR_S / slot_s))
     expected = expected_share(view, job)
     option.run_h, option.gpus, option.class_ = left_s * expected / HOUR_S, gpus, view.job_J[job].class_
     option.power_w = extra_power_w(view, job, site)
@@ -245,7 +245,7 @@ def _cap(
     slack_s: float,
 ) -> None:
     """Chooses under which power cap a job runs from now on (``choose_cap``), and books what it takes for sure."""
-    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    slot = slot_now(view)
     plan.cap, _, slots = choose_cap(view, prices, option, booked_ST, slot_0, plan.site, plan.gpus, job, left_s, slack_s)
     plan.slots = slot + slots - plan.slot
     mark(booked_ST, plan.site, slot - slot_0, slots, plan.gpus)
@@ -262,7 +262,7 @@ def lift_running(view: ClusterView, booked_ST: I8, slot_0: int, plan_J: Records)
         plan_J: Plans.
     """
     slot_s = view.run_1[0].slot_s
-    slot = int(np.round(view.run_1[0].now_s / slot_s))
+    slot = slot_now(view)
     for job in range(plan_J.shape[0]):
         plan = plan_J[job]
         if plan.at != STARTED or plan.site < 0 or plan.serial != view.job_J[job].serial or not may_cap(view, job):
@@ -287,7 +287,7 @@ def cap_running(
         slot_0: First slot of the books.
         plan_J: Plans.
     """
-    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    slot = slot_now(view)
     for job in range(plan_J.shape[0]):
         plan, record = plan_J[job], view.job_J[job]
         if plan.at != STARTED or plan.site < 0 or plan.serial != record.serial or not may_cap(view, job):
@@ -415,7 +415,7 @@ def _is_taken(view: ClusterView, booked_ST: I8, slot_0: int, plan: Any) -> bool:
 @kernel(inline=True, allocates=False)
 def _note(view: ClusterView, answers: Answers, booked_ST: I8, slot_0: int, plan_J: Records) -> None:
     """Enters answers into the books: starts and departures."""
-    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    slot = slot_now(view)
     for s in range(view.site_S.shape[0]):
         job = view.asked_N[s]
         if job < 0 or answers.answer_N[s].choice == HOLD:
@@ -460,7 +460,7 @@ def answer(
     if prices.price_SH.shape[1] + int(np.ceil(longest_h)) + 2 > prices.paid_SR.shape[1]:
         return longest_h
     now_s, slot_s, noted = view.run_1[0].now_s, view.run_1[0].slot_s, noted_1[0]
-    slot, slot_0 = int(np.round(now_s / slot_s)), noted.hour * noted.per_hour
+    slot, slot_0 = slot_now(view), noted.hour * noted.per_hour
     last_s, reserve = noted.last_s, noted.reserve
     if noted.followed_s != now_s:
         follow_jobs(view, booked_ST, slot_0, plan_J, slot)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from noonward.arrays import F8
 from noonward.compiled import kernel
-from noonward.decision.cluster.feasibility import joins_at
 from noonward.decision.cluster.view import ClusterView
+from noonward.schedule.cluster.booking import first_slot, slot_now
 
 AHEAD: Final = 96
 """Longest claim, slots; that of a longer journey ends before the job is there."""
 CLAIM_ROWS: Final = 1 + AHEAD
 """Rows of a table of claims by site: GPUs in all, then those whose claims end as a slot begins, by slot mod AHEAD."""
-
-
-@kernel(inline=True, allocates=False)
-def slot_of(view: ClusterView, time_s: float) -> int:
-    """Returns the number of the slot that begins at a time."""
-    return int(np.round(time_s / view.run_1[0].slot_s))
 
 
 @kernel(inline=True, allocates=False)
@@ -33,7 +25,7 @@ def end_claims(view: ClusterView, claim_XS: F8, counted: int) -> int:
         counted: Slot up to which they were ended before; below 0: they are blank. One in the future means that slots
             were shorter when claims were stored: all of them end.
     """
-    now = slot_of(view, view.run_1[0].now_s)
+    now = slot_now(view)
     if counted > now:
         claim_XS[:, :] = 0.0
     for slot in range(max(counted + 1, now - AHEAD + 1), now + 1):
@@ -50,7 +42,6 @@ def claim(view: ClusterView, claim_XS: F8, job: int, s: int, d: int) -> None:
 
     The claim stays where the job is withdrawn on its way, or where something else than the rule changes what is done.
     """
-    last = slot_of(view, view.run_1[0].now_s) + AHEAD
-    end = min(slot_of(view, joins_at(view, job, s, d)) + 1, last)
+    end = min(first_slot(view, job, s, d) + 1, slot_now(view) + AHEAD)
     claim_XS[0, d] += view.job_J[job].gpus_min
     claim_XS[1 + end % AHEAD, d] += view.job_J[job].gpus_min

@@ -37,6 +37,7 @@ from noonward.decision.cluster.view import (
     latest_start_s,
     return_delay_s,
 )
+from noonward.schedule.cluster.booking import slot_now
 from noonward.schedule.cluster.bookings import LIFE, STARTED, choose_cap, give_back, mark
 from noonward.schedule.cluster.capacity_prices import Prices
 from noonward.schedule.cluster.caps import at
@@ -348,7 +349,7 @@ def _book_life(
     first, x, begins = int(from_h), -1, -1
     if stops and stop_slots > 0:
         x = 0
-        life.begin[0] = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+        life.begin[0] = slot_now(view)
         life.until[0] = life.begin[0] + stop_slots
     for p in range(used_P.shape[0]):
         if used_P[p] <= 0.0:
@@ -381,7 +382,7 @@ def _book_run(
     view: ClusterView, booked_ST: I8, slot_0: int, life_J: Records, job: int, site: int, gpus: int, slots: int
 ) -> int:
     """Books some slots from now on for a job that runs on without a stop, and returns the first."""
-    life, slot = life_J[job], int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    life, slot = life_J[job], slot_now(view)
     _open_life(view, life_J, job, site, gpus)
     life.begin[0], life.until[0] = slot, slot + slots
     mark(booked_ST, site, slot - slot_0, slots, gpus)
@@ -513,7 +514,7 @@ def plan_started(
         order_J: The jobs in the order in which they are planned.
     """
     per_hour = int(np.round(HOUR_S / view.run_1[0].slot_s))
-    slot = int(np.round(view.run_1[0].now_s / view.run_1[0].slot_s))
+    slot = slot_now(view)
     reach_h = _reach_h(prices, booked_ST, per_hour)
     kept_P, later_P = np.zeros(int(reach_h) + 1), np.zeros(int(reach_h) + 1)
     for job in order_J:

@@ -350,7 +350,7 @@ class CheapestUnclaimed(CheapestFeasible):
         Raises:
             ScenarioError: The state is of another scheduler.
         """
-        checked = checked_state(self, state, CheapestUnclaimed.state(self))
+        checked = checked_state(self, state, self.state())
         self.memory.table_XY[CLAIMS:] = checked["claim_XS"]
         self.memory.number_P[COUNTED:] = checked["counted"]
 
